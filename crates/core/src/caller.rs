@@ -1,4 +1,5 @@
-//! Decides how tools are called in one line each: the front door that combines everything.
+//! Decides how a tool is called in one line: [`ToolCaller`], the entry point that combines all
+//! stages.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -18,18 +19,18 @@ use crate::pipeline::{Pipeline, Settings};
 use crate::recover::chain::Step;
 use crate::registry::{Server, Tool};
 
-/// How many names get a policy of their own on first use.
+/// How many names may get a policy of their own on first use.
 const NAMES: usize = 1024;
 
-/// Calls the tools of one server with retry, breaker, fallback and honest failures.
+/// Calls the tools of one server with retries, circuit breakers, fallbacks and honest failures.
 ///
-/// A tool gets its policy by its name on first use, unless [`ToolCaller::tool`] gave it one before.
-/// Where a bound of such names is reached, one at rest makes room, the least recently used first:
-/// no call is under way, no pause is remembered, and its breaker is closed and remembers no
-/// failure, or was left alone long after its cool-down ended. Where a look at a few finds none, the
-/// name shares one breaker with others and is not remembered, so that invented names can neither
-/// fill memory nor make anybody forget a breaker that still protects. So does a name of more than
-/// 256 bytes.
+/// A tool gets its policy by its name on first use, unless [`ToolCaller::tool`] set one before. The
+/// number of such names is bounded. At the bound a tool at rest makes room, the least recently used
+/// first. A tool is at rest if it has no call in flight, no pause is remembered, and its breaker is
+/// closed without remembered failures or was left alone long after its cool-down ended. If a check
+/// of a few finds none at rest, the new name shares one breaker with others and is not remembered,
+/// so that invented names can neither fill memory nor evict a breaker that still protects. The same
+/// holds for a name of more than 256 bytes.
 ///
 /// ```
 /// # use seawall::{Settings, ToolCaller, ToolFacts};
@@ -53,14 +54,14 @@ pub struct ToolCaller<T> {
     others: Arc<Tool>,
 }
 
-/// What a [`ToolCaller`] starts from.
+/// The settings a [`ToolCaller`] starts from.
 #[derive(Clone, Debug, Default)]
 pub struct CallerOptions {
     /// The name of the server behind the tools, for texts and events.
     pub server: String,
-    /// How that server is treated.
+    /// The policy of that server.
     pub policy: ServerPolicy,
-    /// The defaults of its tools.
+    /// The default policies of its tools.
     pub preset: Preset,
     /// The timeouts of its tools.
     pub tiers: Tiers,
@@ -72,7 +73,7 @@ impl<T: Clone> ToolCaller<T> {
         Self::with_options(settings, CallerOptions::default())
     }
 
-    /// A caller that starts from something else.
+    /// A caller with other options.
     pub fn with_options(settings: Settings<T>, options: CallerOptions) -> Result<Self, Invalid> {
         let CallerOptions { server, policy, preset, tiers } = options;
         tiers.validate().map_err(|error| error.within("tiers"))?;
@@ -86,7 +87,7 @@ impl<T: Clone> ToolCaller<T> {
         Ok(Self { pipeline, preset, tiers, server, tools: NameRegistry::new(NAMES), others })
     }
 
-    /// Gives a tool its policy: what is known of it first, then what `adjust` changes.
+    /// Sets the policy of a tool: the preset for its `facts`, then the changes of `adjust`.
     pub fn tool(
         &self,
         facts: ToolFacts<'_>,
@@ -98,7 +99,7 @@ impl<T: Clone> ToolCaller<T> {
         self.tools.keep(facts.name, make).map_err(|error| error.within(facts.name))
     }
 
-    /// Calls a tool. `send` makes one attempt and is asked again for each retry and fallback.
+    /// Calls a tool. `send` makes one attempt and is called again for each retry and fallback.
     pub async fn call<F>(
         &self,
         tool: &str,
@@ -111,8 +112,8 @@ impl<T: Clone> ToolCaller<T> {
         self.call_with(tool, call, &[], send).await
     }
 
-    /// Calls a tool, with steps of the caller's own after the tool's fallbacks. Each that fails
-    /// costs a token of the server's retry budget; without one it is not tried.
+    /// Calls a tool, with fallback steps of the caller after the tool's own. Each step that fails
+    /// costs a token of the server's retry budget; without a token it is not tried.
     pub async fn call_with<F>(
         &self,
         tool: &str,
@@ -127,7 +128,7 @@ impl<T: Clone> ToolCaller<T> {
         self.pipeline.run_with(&tool, &call, own_steps, send).await
     }
 
-    /// The state of a tool's breaker; asking does not make the tool known.
+    /// The state of a tool's breaker; the lookup does not make the tool known.
     pub fn breaker_status(&self, tool: &str) -> Option<BreakerSnapshot> {
         self.tools.get(tool)?.breaker().map(|breaker| breaker.snapshot())
     }
@@ -149,7 +150,7 @@ impl<T: Clone> ToolCaller<T> {
             .is_some()
     }
 
-    /// The pipeline behind it.
+    /// The pipeline behind this caller.
     pub fn pipeline(&self) -> &Pipeline<T> {
         &self.pipeline
     }
@@ -159,7 +160,7 @@ impl<T: Clone> ToolCaller<T> {
             return tool;
         }
         let policy = || self.preset.policy(&ToolFacts::named(name), &self.tiers);
-        // A preset's policy is always valid, and there is room.
+        // `ok()` hides no error: a preset's policy is always valid, and the pipeline has room.
         let make = || self.pipeline.tool(self.server.name(), name, policy()).ok();
         let learned = self.tools.learn(name, |tool| self.pipeline.forget(tool), make);
         learned.unwrap_or_else(|| Arc::new(self.others.standing_for(name, policy())))

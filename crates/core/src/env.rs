@@ -1,4 +1,4 @@
-//! Decides what a policy may know of the world: the time, chance, and who listens.
+//! Decides which parts of the outside world a policy may use: time, randomness and event listeners.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::model::rng::Rng;
 use crate::report::event::Events;
 use crate::time::clock::Clock;
 
-/// The injected surroundings. Clones share the same clock, chance and listeners.
+/// The injected environment. Clones share the same clock, random numbers and listeners.
 ///
 /// ```
 /// # use seawall::{Clock, Env, Rng};
@@ -18,25 +18,25 @@ use crate::time::clock::Clock;
 pub struct Env {
     /// The one clock.
     pub clock: Clock,
-    /// The one source of chance.
+    /// The one source of random numbers.
     pub rng: Arc<Rng>,
     /// The one stream of events.
     pub events: Events,
 }
 
 impl Env {
-    /// The default clock, chance from the system, nobody listening.
+    /// The default clock, random numbers from the system, no listeners.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With another clock.
+    /// Replaces the clock.
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// With other chances.
+    /// Replaces the random numbers.
     pub fn with_rng(mut self, rng: Rng) -> Self {
         self.rng = Arc::new(rng);
         self

@@ -1,4 +1,4 @@
-//! Decides what a pipeline consists of: which servers and tools it knows, and what they share.
+//! Decides the parts of a pipeline: which servers and tools it knows, and which state they share.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,12 +25,12 @@ use crate::registry::{Server, Tool};
 use crate::report::readers::Readers;
 use crate::report::tool_result;
 
-/// Kept answers take this many bytes unless set.
+/// The default size of the response cache, in bytes.
 const KEPT_BYTES: u64 = 64 * 1024 * 1024;
 /// The most tools a pipeline knows.
 const TOOLS: usize = 20_000;
 
-/// What a pipeline is made of. `T` is what a tool answers with.
+/// The parts of a pipeline. `T` is the type of a tool's answer.
 ///
 /// ```
 /// # use seawall::{Env, Rate, Rng, Settings};
@@ -41,45 +41,44 @@ const TOOLS: usize = 20_000;
 /// };
 /// ```
 pub struct Settings<T> {
-    /// The surroundings.
+    /// The environment.
     pub env: Env,
-    /// What errors mean.
+    /// The rules that classify errors.
     pub classifier: Classifier,
     /// How often one caller may call tools; lists and other methods do not count.
     pub caller_rate: Option<Rate>,
-    /// The breaker of all tools that share one ([`Scope::Global`]).
+    /// The breaker of all tools with [`Scope::Global`].
     pub global_breaker: BreakerPolicy,
-    /// How many bytes of answers are kept; 1 KiB to 1 TiB. What must not be kept is said by
-    /// [`Policy::cache`].
+    /// The size of the response cache in bytes; 1 KiB to 1 TiB. [`Policy::cache`] decides which
+    /// answers are cached at all.
     pub kept_bytes: u64,
-    /// In whose words a copy is labelled. A failure is told in both: see
+    /// The wording that labels a cached response. A failure comes in both wordings: see
     /// [`crate::FailureReport::message`] and [`crate::FailureReport::classic`];
     /// [`crate::Rendering`] chooses.
     pub style: TextStyle,
     /// Whether failures always carry details.
     pub debug: bool,
-    /// Whether a call may ask for details itself.
+    /// Whether a call may request details itself.
     pub debug_on_request: bool,
-    /// The time of day, which those details show and nothing else looks at; without it they show
-    /// none.
+    /// The time of day, used only in those details; without it they show none.
     pub wall_clock: Option<fn() -> SystemTime>,
-    /// Where writes wait; without it none does. Whoever gives a store delivers what waits in it:
-    /// clients are told that it will be tried.
+    /// The queue for writes; without it no write is queued. The owner of the queue must deliver its
+    /// items: clients are told that their writes will be tried.
     pub durable: Option<Arc<dyn DurableQueue>>,
     /// The text of an answer that the tool marked as an error.
     pub error_text: fn(&T) -> Option<String>,
-    /// What is looked at to find errors that a tool did not mark; asked only where a policy has
+    /// The content to search for errors that a tool did not mark; called only where a policy has
     /// patterns for them.
     pub content: fn(&T) -> Content,
-    /// Whether an answer is whole, so that it may be kept.
+    /// Whether an answer is complete, so that it may be cached.
     pub is_complete: fn(&T) -> bool,
     /// The size of an answer in bytes.
     pub weigh: fn(&T) -> usize,
 }
 
 impl<T> Settings<T> {
-    /// For answers of any type. Their size has to be told, or nothing would bound what is kept of
-    /// them.
+    /// Settings for answers of any type. `weigh` is required, because the sizes of answers bound
+    /// the cache.
     pub fn new(weigh: fn(&T) -> usize) -> Self {
         Self {
             env: Env::new(),
@@ -111,7 +110,7 @@ impl Default for Settings<String> {
 }
 
 /// For MCP tool results as JSON: `isError` marks a tool's own error, and only complete results are
-/// kept.
+/// cached.
 impl Default for Settings<Value> {
     fn default() -> Self {
         Self {
@@ -123,7 +122,7 @@ impl Default for Settings<Value> {
     }
 }
 
-/// The stages, what they share, and the tools that can be called. See [`Pipeline::run`].
+/// The stages, their shared state, and the tools that can be called. See [`Pipeline::run`].
 ///
 /// ```
 /// # use seawall::{Call, Pipeline, Preset, ServerPolicy, Settings, Tiers, ToolFacts};
@@ -176,7 +175,7 @@ impl<T> fmt::Debug for Pipeline<T> {
 }
 
 impl<T: Clone> Pipeline<T> {
-    /// A pipeline that knows no servers yet.
+    /// A pipeline without servers.
     pub fn new(settings: Settings<T>) -> Result<Self, Invalid> {
         let clock = &settings.env.clock;
         let global = Breaker::new("global", settings.global_breaker.clone(), &settings.env);
@@ -204,22 +203,24 @@ impl<T: Clone> Pipeline<T> {
 }
 
 impl<T: Clone> Pipeline<T> {
-    /// The answer to a call that may be rejoined was written to a client that is there: the
-    /// identical call, made again, is another one. An answer that nobody reports as delivered goes
-    /// to whoever makes the identical call next.
+    /// Notes that the answer to a call that may be rejoined was written to a connected client: the
+    /// identical call, made again, is then a new call. An answer not reported as delivered goes to
+    /// the next client that makes the identical call.
     pub fn delivered(&self, tool: &Tool, call: &Call) {
         let (Some(rejoin), Some(control)) = (&call.rejoin, &call.control) else { return };
         let key = self.keys.scoped(self.keys.of(tool, call), &rejoin.scope);
         self.gatekeeper.ledger.in_flight.delivered(key, control.entry());
     }
 
-    /// The same call was `sent` so long ago by another process, and for `unknown` nobody has known
-    /// what became of it: it is held back as one that became uncertain here.
+    /// Notes that another process `sent` the same call this long ago, and that its result has been
+    /// unknown for `unknown`: it is held back like a write that became uncertain here.
     pub fn note_uncertain(&self, tool: &Tool, call: &Call, sent: Duration, unknown: Duration) {
         let key = self.keys.of(tool, call);
         let key = call.rejoin.as_ref().map_or(key, |rejoin| self.keys.scoped(key, &rejoin.scope));
         if let Some(lasts) = tool.policy.uncertain_write_hold.filter(|lasts| *lasts > unknown) {
             let uncertain = &self.gatekeeper.ledger.uncertain;
+            // The hold counts from the moment the result became unknown, but ages count from the
+            // sending.
             let lasts = lasts + sent.saturating_sub(unknown);
             uncertain.note_before(
                 sent,
@@ -231,16 +232,16 @@ impl<T: Clone> Pipeline<T> {
         }
     }
 
-    /// Forgets answers that nobody came for in time. They make room for others by themselves; this
-    /// frees their memory sooner.
+    /// Drops unread answers whose time is up. New answers evict them anyway; this frees their
+    /// memory sooner.
     pub fn sweep(&self) {
         self.gatekeeper.ledger.in_flight.sweep();
     }
 }
 
 impl<T> Pipeline<T> {
-    /// Makes a server known. One that is known already keeps its state; giving it another policy is
-    /// an error, not a silent wish.
+    /// Registers a server. A known server keeps its state; a different policy for it is an error
+    /// and never silently ignored.
     pub fn server(&self, name: &str, policy: ServerPolicy) -> Result<Arc<Server>, Invalid> {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.servers.get(name) {
@@ -262,8 +263,8 @@ impl<T> Pipeline<T> {
         Ok(server)
     }
 
-    /// Makes a tool of a known server known and gives the handle to call it by. Given another
-    /// policy, a tool keeps its breaker unless that is what changed.
+    /// Registers a tool of a known server and returns the handle to call it by. With a new policy a
+    /// known tool keeps its breaker, unless the breaker's own settings changed.
     pub fn tool(&self, server: &str, name: &str, mut policy: Policy) -> Result<Arc<Tool>, Invalid> {
         policy.validate()?;
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
@@ -284,7 +285,8 @@ impl<T> Pipeline<T> {
         }
         let before = entry.tools.get(name).cloned();
         let same_breaker = |tool: &&Arc<Tool>| {
-            // What an operator switched stays switched, whatever a server says of its tool now.
+            // A breaker that an operator switched stays switched, even if the server changes its
+            // tool.
             let is_switched =
                 tool.breaker().is_some_and(|breaker| breaker.snapshot().mode != BreakerMode::Auto);
             is_switched
@@ -303,7 +305,8 @@ impl<T> Pipeline<T> {
             entry.readers.forget(&before.name, &before.policy);
         }
         entry.readers.learn(&tool.name, &tool.policy);
-        // So does a pause that the server asked for, and an attempt that runs keeps its slot.
+        // A pause that the server asked for stays too, and an attempt in flight keeps its permit of
+        // the bulkhead.
         let tool = Arc::new(match before {
             Some(before) => tool.sharing_with(&before),
             None => tool,
@@ -312,23 +315,24 @@ impl<T> Pipeline<T> {
         Ok(tool)
     }
 
-    /// Says who decides about a known tool from now on, however it is made known anew meanwhile;
-    /// gives the tool as it is known now. `None` if there is none, or it has no breaker.
+    /// Sets the mode of a known tool's breaker for good, also across a new registration of the
+    /// tool; returns the tool as registered now. `None` if the tool is unknown or has no breaker.
     pub fn set_mode(&self, server: &str, name: &str, mode: BreakerMode) -> Option<Arc<Tool>> {
-        // Whoever makes it known anew looks at its switch alone: this comes before that, or finds
-        // what came of it.
+        // The read lock excludes `tool`, which reads the mode and replaces the tool under the write
+        // lock: this change comes before that and is carried over, or hits the new tool.
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let tool = known.servers.get(server)?.tools.get(name)?;
         tool.breaker()?.set_mode(mode);
         Some(tool.clone())
     }
 
-    /// Forgets a tool that is at rest and that nobody has but the caller and this pipeline; `false`
-    /// if it stays.
+    /// Forgets a tool at rest that only the caller and this pipeline hold; `false` if it stays.
     pub(crate) fn forget(&self, tool: &Arc<Tool>) -> bool {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let Some(entry) = known.servers.get_mut(&tool.server.name) else { return false };
         let is_this = entry.tools.get(&tool.name).is_some_and(|known| Arc::ptr_eq(known, tool));
+        // Two owners: the caller's registry and this map. Under the write lock `find` hands out no
+        // third.
         let goes = is_this && Arc::strong_count(tool) == 2 && tool.is_at_rest(self.env.clock.now());
         if goes {
             entry.tools.remove(&tool.name);
@@ -365,8 +369,8 @@ impl<T> Pipeline<T> {
         Breaker::new(name, rules, &self.env).map(Arc::new)
     }
 
-    /// The tool of the same server with which to look what a write did, and whether it speaks of
-    /// the same things.
+    /// The tool of the same server with which a client can check the result of a write, and whether
+    /// it is about the same objects.
     pub(crate) fn reader_beside(&self, tool: &Tool) -> Option<(Arc<str>, bool)> {
         if tool.policy.effect == Effect::ReadOnly {
             return None;
@@ -380,8 +384,8 @@ impl<T> Pipeline<T> {
     }
 }
 
-/// A breaker that is shared is set where all who share it are meant: who wants another one is told,
-/// and not passed over.
+/// A shared breaker is configured once for all tools that share it: a tool that sets its own gets
+/// an error and is not silently ignored.
 fn share(
     policy: &mut Policy,
     of_server: &BreakerPolicy,

@@ -1,8 +1,8 @@
-//! Decides how a request to any `tower` service is retried, and when it is not even tried.
+//! Decides how a request to any `tower` service is retried, and when it is refused unsent.
 //!
-//! A [`ResilienceLayer`] puts a [`Retry`](crate::Retry), with its limits and its breaker, around a
-//! service. What repeating a request would do is said for each request, or once for all of them: a
-//! write that may have been executed is not sent again.
+//! A [`ResilienceLayer`] puts a [`Retry`](crate::Retry), with its timeouts and its breaker, around
+//! a service. The effect is set for each request, or once for all of them: a write that may have
+//! been executed is not sent again.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -20,8 +20,7 @@ use crate::model::effect::Effect;
 use crate::model::failure::{Failure, Sent};
 use crate::model::signals::FailureSignals;
 
-/// Says what repeating a request would do: an [`Effect`] for all of them, or any
-/// `Fn(&Request) -> Effect`.
+/// The effect of a request: one [`Effect`] for all requests, or any `Fn(&Request) -> Effect`.
 pub trait EffectOf<Request> {
     /// The effect of this request.
     fn effect_of(&self, request: &Request) -> Effect;
@@ -39,10 +38,10 @@ impl<Request, F: Fn(&Request) -> Effect> EffectOf<Request> for F {
     }
 }
 
-/// Says which responses are failures: none of them ([`AnyResponse`]), or those for which any
-/// `Fn(&Response) -> Option<FailureSignals>` has something to say.
+/// Decides which responses are failures: none of them ([`AnyResponse`]), or those for which any
+/// `Fn(&Response) -> Option<FailureSignals>` returns signals.
 pub trait FailureOf<Response> {
-    /// What is known of the failure; `None` for a response that is an answer.
+    /// The signals of the failure; `None` for a response that is an answer.
     fn failure_of(&self, response: &Response) -> Option<FailureSignals>;
 }
 
@@ -62,7 +61,7 @@ impl<Response, F: Fn(&Response) -> Option<FailureSignals>> FailureOf<Response> f
     }
 }
 
-/// A `tower` layer: retry, time limits and a breaker around any service.
+/// A `tower` layer: retries, timeouts and a circuit breaker around any service.
 ///
 /// ```
 /// # use seawall::{BreakerPolicy, CircuitBreaker, Effect, Env, ResilienceLayer, Retry};
@@ -86,7 +85,7 @@ pub struct ResilienceLayer<E = Effect, F = AnyResponse> {
 }
 
 impl ResilienceLayer {
-    /// Every request does what `retry` was told, every response is an answer.
+    /// Every request has the effect of `retry`, and every response is an answer.
     pub fn new(retry: impl Into<LimitedRetry>) -> Self {
         let retry = retry.into();
         Self { effect: retry.effect(), retry: Arc::new(retry), failure: AnyResponse }
@@ -94,13 +93,13 @@ impl ResilienceLayer {
 }
 
 impl<E, F> ResilienceLayer<E, F> {
-    /// Each request does what `effect` says of it, such as by the method of an HTTP request.
+    /// Decides the effect of each request by `effect`, such as by its HTTP method.
     pub fn effect_of<N>(self, effect: N) -> ResilienceLayer<N, F> {
         ResilienceLayer { retry: self.retry, effect, failure: self.failure }
     }
 
-    /// Responses of which `failure` says something are failures, such as those with status 503.
-    /// The last one is passed on as it is when giving up is right.
+    /// Treats responses for which `failure` returns signals as failures, such as those with status
+    /// 503. When no further retry is allowed, the last response is passed on unchanged.
     pub fn failure_of<N>(self, failure: N) -> ResilienceLayer<E, N> {
         ResilienceLayer { retry: self.retry, effect: self.effect, failure }
     }
@@ -120,11 +119,11 @@ impl<E, F> fmt::Debug for ResilienceLayer<E, F> {
     }
 }
 
-/// A service behind a [`ResilienceLayer`]. Clones share its breaker and its budget.
+/// A service behind a [`ResilienceLayer`]. Clones share its breaker and its retry budget.
 ///
-/// It is ready when the service behind it is, or when its breaker would refuse a request anyway:
-/// then nobody waits only to be refused. A service that fails to become ready is gone for good, as
-/// `tower` has it, and its error is passed on.
+/// It is ready when the service behind it is, or when its breaker would refuse a request anyway: a
+/// client then does not wait only to be refused. A service that fails to become ready is gone for
+/// good, by `tower`'s contract, and its error is passed on.
 #[derive(Clone, Debug)]
 pub struct Resilient<S, E = Effect, F = AnyResponse> {
     inner: S,
@@ -157,7 +156,8 @@ where
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        // Who was made ready makes the first attempt; its clone has to be asked again.
+        // The instance that `poll_ready` made ready makes the first attempt; a clone of it may not
+        // be ready and is polled again by `send`.
         let clone = self.inner.clone();
         let mut ready = Some(std::mem::replace(&mut self.inner, clone.clone()));
         let effect = self.layer.effect.effect_of(&request);
@@ -176,7 +176,8 @@ where
     }
 }
 
-/// One attempt. A service is asked whether it is ready, also the second time: one that is stays so.
+/// One attempt. Readiness is polled even if `poll_ready` has reported it: a ready service stays
+/// ready.
 async fn send<Request, S, F>(
     mut service: S,
     request: Request,
@@ -196,7 +197,8 @@ where
 
 type Settled<R, E> = Result<Retried<R>, Box<GaveUp<Option<Unanswered<R, E>>>>>;
 
-/// What the client gets: the value, else the last response as it is, else why there is none.
+/// The client's result: the value, else the last response unchanged, else the reason why there is
+/// none.
 fn settle<R, E>(outcome: Settled<R, E>) -> Result<R, Box<GaveUp<Option<E>>>> {
     let gave_up = match outcome {
         Ok(retried) => return Ok(retried.value),
@@ -211,7 +213,7 @@ fn settle<R, E>(outcome: Settled<R, E>) -> Result<R, Box<GaveUp<Option<E>>>> {
     Err(Box::new(GaveUp { error, failure, attempts, total_delay }))
 }
 
-/// How an attempt ended that gave no answer.
+/// Why an attempt gave no answer.
 enum Unanswered<R, E> {
     /// The service answered with a failure.
     Response(R, FailureSignals),
@@ -229,7 +231,7 @@ impl<R, E: Describe> Describe for Unanswered<R, E> {
         }
     }
 
-    /// An error that knows its own meaning keeps it.
+    /// An error that classifies itself keeps its own classification.
     fn failure(&self, classifier: &Classifier) -> Failure {
         match self {
             Unanswered::Failed(error) => error.failure(classifier),

@@ -1,9 +1,10 @@
-//! Decides which servers' tools an agent gets at the start: all that can be had, and an honest word
-//! about the rest.
+//! Decides which servers' tools an agent gets at startup: all that can be loaded, with an honest
+//! report about the rest.
 //!
-//! Servers load at the same time and apart: a slow or broken one delays no other, and a panic is
-//! its server's alone. A server that works costs one attempt and no pause. What will be retried,
-//! what needs attention and what was denied are told apart.
+//! Servers load concurrently and independently: a slow or broken server delays no other, and a
+//! panic affects its own server only. A healthy server costs one attempt and no backoff. The report
+//! separates servers that will be retried, servers that need attention, and servers that denied
+//! access.
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -45,17 +46,17 @@ use crate::time::deadline::{Deadline, within};
 pub struct LoadOptions {
     /// Attempts for each server, up to 100; 0 means 1.
     pub attempts: u32,
-    /// The pauses between them.
+    /// The backoff between attempts.
     pub backoff: Backoff,
-    /// The limit of one attempt; not longer than `timeout`.
+    /// The timeout of one attempt; not longer than `timeout`.
     pub attempt_timeout: Duration,
-    /// The limit for each server over all its attempts.
+    /// The deadline of each server over all its attempts.
     pub timeout: Duration,
-    /// The limit of the one question that is asked after an error that hides what happened.
+    /// The timeout of the single probe that follows an opaque error.
     pub probe_timeout: Duration,
-    /// What errors mean.
+    /// The rules that classify errors.
     pub classifier: Classifier,
-    /// The surroundings.
+    /// The environment.
     pub env: Env,
 }
 
@@ -74,7 +75,7 @@ impl Default for LoadOptions {
 }
 
 impl LoadOptions {
-    /// Checks the settings.
+    /// Validates the options.
     pub fn validate(&self) -> Result<(), Invalid> {
         invalid::at_most("attempts", self.attempts, MOST_ATTEMPTS)?;
         self.backoff.validate().map_err(|error| error.within("backoff"))?;
@@ -87,11 +88,10 @@ impl LoadOptions {
 
 /// Connects to a server and lists its tools. Any `Fn(String) -> Future` is one.
 pub trait ConnectServer<T> {
-    /// The server's tools.
+    /// Connects and returns the server's tools.
     fn connect(&self, server: &str) -> impl Future<Output = Result<Vec<T>, FailureSignals>>;
 
-    /// Asks once more, plainly, after an error that hides what happened; `None` if that tells
-    /// nothing.
+    /// Probes the server once more after an opaque error; `None` if the probe reveals nothing.
     fn probe(&self, server: &str) -> impl Future<Output = Option<FailureSignals>> {
         let _ = server;
         async { None }
@@ -108,14 +108,14 @@ where
     }
 }
 
-/// What became of one server.
+/// The result of loading one server.
 #[derive(Clone, Debug)]
 pub struct ServerOutcome<T> {
     /// The server.
     pub server_id: String,
     /// Its tools, or why there are none.
     pub result: Result<Vec<T>, Failure>,
-    /// How many attempts it took.
+    /// How many attempts the load took.
     pub attempts: u32,
 }
 
@@ -132,7 +132,7 @@ impl<T> ServerOutcome<T> {
         }
     }
 
-    /// Tells listeners how the load ended, for whoever loads in steps with [`load_step`].
+    /// Tells event listeners how the load ended; for callers that load in steps with [`load_step`].
     pub fn announce(&self, env: &Env) {
         env.events.emit(|| Event::ServerLoaded {
             server: self.server_id.clone(),
@@ -142,15 +142,15 @@ impl<T> ServerOutcome<T> {
         });
     }
 
-    /// Why it failed.
+    /// Why the load failed.
     pub fn error(&self) -> Option<String> {
         let line = self.result.as_ref().err().map(|failure| one_line(&failure.message))?;
         Some(if line.is_empty() { "no reason given".to_owned() } else { line })
     }
 }
 
-/// Loads all servers at once and gives each outcome as soon as it is known. With bad options no
-/// server is connected to.
+/// Loads all servers concurrently and yields each result as soon as it is known. With invalid
+/// options no server is contacted.
 pub fn load_each<'a, T: 'a>(
     servers: impl IntoIterator<Item = impl Into<String>>,
     connect: &'a impl ConnectServer<T>,
@@ -161,8 +161,8 @@ pub fn load_each<'a, T: 'a>(
     Ok(loads.collect::<FuturesUnordered<_>>())
 }
 
-/// Loads all servers at once and waits for every one of them. With bad options no server is
-/// connected to.
+/// Loads all servers concurrently and waits for every one of them. With invalid options no server
+/// is contacted.
 pub async fn load_tools<T>(
     servers: impl IntoIterator<Item = impl Into<String>>,
     connect: &impl ConnectServer<T>,
@@ -177,9 +177,9 @@ pub async fn load_tools<T>(
     Ok(LoadReport { outcomes })
 }
 
-/// One step of loading a server, such as its handshake: retried like a load, and announced by
-/// nobody. A step that fails is the end of the load, one that works is not: only the last step
-/// knows what there is to announce.
+/// Runs one step of loading a server, such as its handshake: retried like a load, but not
+/// announced. A step that fails ends the load, a step that succeeds does not: only the last step
+/// knows the result to announce.
 pub async fn load_step<T>(
     server: &str,
     connect: &impl ConnectServer<T>,
@@ -242,9 +242,10 @@ async fn try_to_load<T>(
     }
 }
 
-/// Runs `work`; a panic in it ends it alone, with the words of the panic.
+/// Runs `work`; a panic ends only this work and returns the panic's message.
 async fn apart<R>(work: impl Future<Output = R>) -> Result<R, String> {
     let mut work = pin!(work);
+    // A future that panicked is never polled again, so no code sees its half-changed state.
     poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
         Ok(polled) => polled.map(Ok),
         Err(panic) => {
@@ -256,7 +257,7 @@ async fn apart<R>(work: impl Future<Output = R>) -> Result<R, String> {
     .await
 }
 
-/// The code that connects is at fault, so trying again does not help.
+/// A panic is a bug in the code that connects, so a retry does not help.
 fn panicked(words: &str) -> Failure {
     let disposition = Disposition::Permanent;
     let words = one_line(&without_credentials(words));
@@ -266,8 +267,8 @@ fn panicked(words: &str) -> Failure {
     }
 }
 
-/// Asks once more after an error that hides what happened. Once is enough: a second answer is no
-/// plainer.
+/// Probes the server once more after an opaque error. Once per load: a second probe reveals no
+/// more.
 async fn probe<T>(
     server: &str,
     signals: &FailureSignals,
@@ -284,14 +285,14 @@ async fn probe<T>(
     within(limit, connect.probe(server)).await.ok().flatten()
 }
 
-/// What became of all servers, in the order in which they were given.
+/// The results of all servers, in the order in which they were given.
 #[derive(Clone, Debug)]
 pub struct LoadReport<T> {
-    /// One for each server.
+    /// One result for each server.
     pub outcomes: Vec<ServerOutcome<T>>,
 }
 
-/// What is said about servers whose tools are missing.
+/// The lines about servers whose tools are missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Warnings {
     /// Lines for the model's instructions.
@@ -311,24 +312,24 @@ impl<T> LoadReport<T> {
         self.failed().map(|outcome| outcome.server_id.as_str()).collect()
     }
 
-    /// Why each of them did not.
+    /// Why each failed server did not load.
     pub fn failed_errors(&self) -> HashMap<&str, String> {
         self.failed()
             .map(|outcome| (outcome.server_id.as_str(), outcome.error().unwrap_or_default()))
             .collect()
     }
 
-    /// Whether each of them is starting, broken or closed to us. Empty if all loaded.
+    /// Whether each failed server is starting, broken or denied access. Empty if all loaded.
     pub fn failed_status(&self) -> HashMap<&str, &'static str> {
         self.failed().map(|outcome| (outcome.server_id.as_str(), outcome.status())).collect()
     }
 
-    /// The exact lines about servers that did not load; none if all did.
+    /// The exact lines about servers that did not load; none if all loaded.
     pub fn warnings(&self) -> Warnings {
         self.warnings_with(DeniedText::Diagnostic)
     }
 
-    /// The same, with the lines about denied servers as they are wanted.
+    /// As [`Self::warnings`], with a choice of the lines about servers that denied access.
     pub fn warnings_with(&self, denied: DeniedText) -> Warnings {
         let joined = |status, line: fn(&ServerOutcome<T>) -> String, by: &str| {
             let lines: Vec<String> =
@@ -380,8 +381,8 @@ fn streamed<T>(outcome: &ServerOutcome<T>, denied: DeniedText) -> String {
     }
 }
 
-/// The sentence about a denied server from before denials were told apart, for those who match on
-/// it.
+/// The sentence about a server that denied access from before denials had lines of their own, for
+/// clients that match on it.
 pub fn legacy_denied_text(server: &str) -> String {
     format!("MCP server '{server}' is unavailable. Tools from this server will not work.")
 }

@@ -1,8 +1,8 @@
-//! The agent of the demo: what it wants to do, and when it tries again.
+//! Decides which tasks the agent of the demo has, and when it repeats a call.
 //!
-//! It repeats a call that failed, at most three times, like most models do. It heeds what an answer
-//! says: that repeating cannot help, how long to wait, or that the call may have been executed.
-//! Then it looks before it repeats.
+//! The agent repeats a failed call at most three times, as most models do. It heeds an answer that
+//! says that repeating cannot help, how long to wait, or that the call may have been executed. In
+//! the last case it reads before it repeats.
 
 use std::time::Duration;
 
@@ -11,51 +11,51 @@ use crate::faults::drawn;
 use crate::faulty::{APPEND, WRITTEN, arguments};
 use crate::verdict::{Verdict, judge};
 
-/// How often a failed call is made again.
+/// How often a failed call is repeated.
 const REPEATS: u64 = 3;
-/// How many different things are read; what is read again can be remembered.
+/// How many different notes the agent reads; repeated reads can be answered from a cache.
 const READ: u64 = 6;
 
-/// One thing that the agent wants done.
+/// One task of the agent.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// Whether it is for the server on pipes; else it is for the one on HTTP.
+    /// Whether the task is for the server on pipes; else it is for the HTTP server.
     pub is_notes: bool,
     /// The tool.
     pub tool: &'static str,
-    /// The number in its arguments.
+    /// The number in the arguments, which identifies the task.
     pub number: u64,
 }
 
-/// What came of it; and how many calls brought nothing.
+/// The outcome of a task, and how many calls were wasted on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskResult {
-    /// An answer that can be used.
+    /// An answer that the agent can use.
     Useful {
-        /// Calls before it that brought nothing.
+        /// Calls before it that gave no usable answer.
         wasted: u64,
-        /// Whether something stood in for the live answer.
+        /// Whether a fallback answered instead of the live server.
         is_stand_in: bool,
     },
-    /// The last answer said that it failed.
+    /// The last answer reported a failure.
     Failed {
-        /// Calls that brought nothing.
+        /// Calls that gave no usable answer.
         wasted: u64,
     },
     /// The last call was not answered.
     Dark {
-        /// Calls that brought nothing.
+        /// Calls that gave no usable answer.
         wasted: u64,
     },
     /// The answer was false.
     Wrong {
-        /// Calls that brought nothing.
+        /// Calls that gave no usable answer.
         wasted: u64,
     },
 }
 
-/// What the agent does, in order: most of it reads, three of ten tasks write what must not be
-/// written twice.
+/// The agent's tasks, in order: most of them read, three of ten are writes that must not be
+/// executed twice.
 pub fn tasks(seed: u64, count: u64) -> Vec<Task> {
     let task = |place: u64| {
         let tool = match drawn(seed, "tool", place, 0) % 10 {
@@ -73,7 +73,7 @@ pub fn tasks(seed: u64, count: u64) -> Vec<Task> {
     (0..count).map(task).collect()
 }
 
-/// Does one task.
+/// Works on one task until it has an answer or gives up.
 pub async fn work(client: &DemoClient, task: &Task, patience: Duration) -> TaskResult {
     let arguments = arguments(task.tool, task.number);
     let mut wasted = 0;
@@ -91,6 +91,7 @@ pub async fn work(client: &DemoClient, task: &Task, patience: Duration) -> TaskR
                     failed.is_retryable != Some(false) && failed.retry_after.is_none();
                 match failed.may_have_executed == Some(true) && task.tool == APPEND {
                     false if can_be_repeated => {}
+                    // The write is repeated only if a live read shows that it had no effect.
                     true => match is_written(client, task.number, patience).await {
                         Some(true) => {
                             return TaskResult::Useful { wasted: wasted + 1, is_stand_in: false };
@@ -114,7 +115,7 @@ pub async fn work(client: &DemoClient, task: &Task, patience: Duration) -> TaskR
     }
 }
 
-/// Looks whether a write took effect; a copy of an older answer does not count.
+/// Whether a write took effect, by a live read; a cached response does not count.
 async fn is_written(client: &DemoClient, number: u64, patience: Duration) -> Option<bool> {
     let told = client.call("read_note", &arguments("read_note", number), patience).await;
     let ClientAnswer::Message(message) = &told else { return None };

@@ -1,6 +1,6 @@
-//! A client of a server or of a gateway: it begins a session when it has none, starts a child when
-//! there is none, waits as long as it is told to, and tries nothing twice. What it is told, it
-//! passes on.
+//! Decides how the demo's client talks to a server or a gateway: it opens a session or starts a
+//! child when it has none, waits until its timeout, retries nothing, and returns each answer as it
+//! came.
 
 use std::collections::HashMap;
 use std::process::Stdio;
@@ -20,41 +20,41 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::{Mutex, oneshot};
 
-/// What a client was told.
+/// The answer that a client got.
 #[derive(Clone, Debug)]
 pub enum ClientAnswer {
-    /// This message.
+    /// A JSON-RPC message.
     Message(Value),
-    /// An HTTP status that is no answer.
+    /// An HTTP status without a message.
     Status(u16),
-    /// Nothing: the connection was lost, or could not be made.
+    /// No answer: the connection was lost, or could not be made.
     Lost(String),
-    /// Nothing in time.
+    /// No answer before the timeout.
     Silence,
 }
 
-/// The way to a server.
+/// The address of a server.
 #[derive(Clone, Debug)]
 pub enum ServerRoute {
     /// A URL.
     Web(String),
-    /// A program with its arguments, spoken to over pipes.
+    /// A program with its arguments, which talks over pipes.
     Program(Vec<String>),
 }
 
-/// A client.
+/// An MCP client of one server.
 pub struct DemoClient {
     way: ServerRoute,
     next: AtomicU64,
     http: Http<HttpConnector, Full<Bytes>>,
-    /// The session on HTTP.
+    /// The HTTP session.
     session: Mutex<Option<Arc<str>>>,
     /// The child on pipes.
     child: Mutex<Option<Arc<Piped>>>,
 }
 
 impl DemoClient {
-    /// A client that has not begun yet.
+    /// A client without a session or a child.
     pub fn new(way: ServerRoute) -> Self {
         let http = Http::builder(TokioExecutor::new()).build_http();
         Self {
@@ -66,12 +66,12 @@ impl DemoClient {
         }
     }
 
-    /// Calls a tool, and tells the server if the answer does not come in time.
+    /// Calls a tool, and sends the server a cancellation if the answer does not come in time.
     pub async fn call(&self, tool: &str, arguments: &Value, patience: Duration) -> ClientAnswer {
         self.ask("tools/call", json!({"name": tool, "arguments": arguments}), patience).await
     }
 
-    /// Asks anything.
+    /// Sends any request.
     pub async fn ask(&self, method: &str, params: Value, patience: Duration) -> ClientAnswer {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
@@ -87,9 +87,9 @@ impl DemoClient {
         }
     }
 
-    /// Calls a tool, and when the answer does not come in time says nothing of that: the request
-    /// goes on, its answer is dropped when it comes. So do clients that have a limit and send no
-    /// cancel, as the Python SDK 1.x.
+    /// Calls a tool, and sends no cancellation when the answer does not come in time: the request
+    /// goes on, and its answer is dropped when it comes. Clients with a timeout that send no
+    /// cancellation behave like this, such as the Python SDK 1.x.
     pub async fn call_and_leave(
         self: &Arc<Self>,
         tool: &str,
@@ -101,7 +101,7 @@ impl DemoClient {
         let request = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
         let client = Arc::clone(self);
         let exchange = tokio::spawn(async move {
-            // Nobody waits for ever, not even who no longer listens.
+            // The task ends even if the server never answers.
             tokio::time::timeout(LONGEST, client.exchange(&request))
                 .await
                 .unwrap_or(ClientAnswer::Silence)
@@ -139,7 +139,8 @@ impl DemoClient {
                 };
                 let (told, _) = self.post(url, Some(&session), request).await;
                 if matches!(told, ClientAnswer::Status(404 | 400) | ClientAnswer::Lost(_)) {
-                    // The next call begins anew.
+                    // The next call opens a new session. `take_if`: another call may have opened
+                    // one already.
                     self.session.lock().await.take_if(|current| *current == session);
                 }
                 told
@@ -152,6 +153,8 @@ impl DemoClient {
     }
 
     async fn begun(&self, url: &str) -> Result<Arc<str>, ClientAnswer> {
+        // The lock is held over the handshake, so that concurrent calls open one session, not
+        // several.
         let mut session = self.session.lock().await;
         if let Some(session) = session.as_ref() {
             return Ok(Arc::clone(session));
@@ -163,7 +166,7 @@ impl DemoClient {
         Ok(Arc::clone(session.insert(fresh)))
     }
 
-    /// One POST: what was told, and the session that was given.
+    /// One POST: the answer, and the session id that the server issued.
     async fn post(
         &self,
         url: &str,
@@ -214,7 +217,7 @@ impl DemoClient {
 }
 
 const VERSION: &str = "2025-11-25";
-/// How long a request goes on that nobody waits for.
+/// How long a request runs on after its client has left.
 const LONGEST: Duration = Duration::from_secs(10);
 
 fn info() -> Value {
@@ -226,7 +229,7 @@ fn initialized() -> Value {
     json!({"jsonrpc": "2.0", "method": "notifications/initialized"})
 }
 
-/// The answer to `id` in a body, which is a message or a stream of events.
+/// The answer to `id` in a body, which is a message or an event stream.
 fn found(body: &[u8], id: &Value) -> Option<Value> {
     if let Ok(message) = serde_json::from_slice::<Value>(body) {
         return Some(message).filter(|message| message["jsonrpc"] == "2.0");
@@ -243,7 +246,7 @@ type AwaitedAnswers = Arc<Plain<Option<HashMap<u64, oneshot::Sender<Value>>>>>;
 /// A child on pipes.
 struct Piped {
     stdin: Mutex<ChildStdin>,
-    /// Who waits for which answer; `None` once the child is gone.
+    /// The callers that wait for an answer, by request id; `None` once the child is gone.
     waiting: AwaitedAnswers,
     _child: Child,
 }
@@ -272,6 +275,7 @@ impl Piped {
                     message["id"].as_u64().and_then(|id| lock(&heard).as_mut()?.remove(&id));
                 waits.map(|waits| waits.send(message));
             }
+            // Dropping the map drops its senders, which ends every wait with `Lost`.
             *lock(&heard) = None;
         });
         Ok(Arc::new(Self { stdin: Mutex::new(stdin), waiting, _child: child }))

@@ -1,18 +1,18 @@
-//! Which call fails, and how: drawn from a seed, so that the same calls meet the same faults
-//! whoever carries them.
+//! Decides which attempt fails, and how: drawn from a seed, so that the same calls meet the same
+//! faults, direct or through a gateway.
 
 use std::hash::Hasher;
 
 use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
 
-/// How a call ends badly.
+/// The fault of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// It is never answered and not executed.
+    /// The server neither executes nor answers the call.
     Hang,
-    /// It is executed at once and answered late.
+    /// The server executes the call at once and answers late.
     Slow,
     /// The server dies before it executes the call.
     DieBefore,
@@ -20,9 +20,9 @@ pub enum Fault {
     DieAfter,
     /// The server executes the call and is cut off in the middle of its answer.
     Reset,
-    /// 429, without a word about when to come back.
+    /// 429, without a `Retry-After`.
     Throttled,
-    /// 429, and when to come back.
+    /// 429, with a `Retry-After`.
     ThrottledFor,
     /// 503.
     Unavailable,
@@ -30,35 +30,34 @@ pub enum Fault {
     Expired,
     /// The server has forgotten all sessions.
     Forgotten,
-    /// Something else is printed before the answer.
+    /// The server prints something else before the answer.
     Noise,
     /// A result that is marked as an error: the service behind the tool is down.
     Soft,
-    /// A result that is marked as an error: the call makes no sense. Nothing is wrong with the
-    /// server.
+    /// A result that is marked as an error: the call makes no sense. The server is healthy.
     Refused,
 }
 
-/// How a list ends badly.
+/// The fault of a tool list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ListFault {
-    /// It is empty.
+    /// The list is empty.
     Empty,
-    /// One tool has a schema that is none.
+    /// One tool has an invalid schema.
     BadSchema,
-    /// It never comes.
+    /// The list never comes.
     Hang,
 }
 
-/// One fault, and whom it strikes.
+/// One fault, and the share of calls that it strikes.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Strike {
     /// The fault.
     pub fault: Fault,
-    /// So many of a hundred calls are struck.
+    /// How many of a hundred calls are struck.
     pub percent: u64,
-    /// So many attempts of each such call; `None`: every attempt takes its own chance.
+    /// How many attempts of each struck call fail; `None`: each attempt is drawn on its own.
     pub attempts: Option<u32>,
 }
 
@@ -73,36 +72,39 @@ impl Strike {
         Self { fault, percent: 100, attempts: Some(u32::MAX) }
     }
 
-    /// Strikes some attempts, whatever came before.
+    /// Strikes some attempts, each drawn on its own.
     pub fn any(fault: Fault, percent: u64) -> Self {
         Self { fault, percent, attempts: None }
     }
 }
 
-/// Everything that goes wrong with a server at the moment.
+/// All current faults of a server.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FaultPlan {
-    /// Where chance begins.
+    /// The seed of every draw.
     pub seed: u64,
-    /// What strikes calls; a call is struck by one at most.
+    /// The faults of calls; at most one strikes a call.
     pub strikes: Vec<Strike>,
-    /// What strikes lists.
+    /// The fault of tool lists.
     pub list: Option<ListFault>,
-    /// Nobody is there: no connection, no process that stays.
+    /// The server is away: no connection is accepted, and no process stays alive.
     pub is_away: bool,
 }
 
 impl FaultPlan {
-    /// Nothing but these strikes.
+    /// A plan of these strikes only.
     pub fn of(seed: u64, strikes: impl Into<Vec<Strike>>) -> Self {
         Self { seed, strikes: strikes.into(), ..Self::default() }
     }
 
-    /// What strikes this attempt (the first is 1) of this call.
+    /// The fault of this attempt (the first is 1) of this call.
     pub fn fault(&self, tool: &str, number: u64, attempt: u32) -> Option<Fault> {
+        // The strikes take consecutive ranges of 0..100, so that one draw hits at most one of them.
         let mut begin = 0;
         self.strikes.iter().find_map(|strike| {
             let place = match strike.attempts {
+                // All attempts of a call share one draw; `attempts` then limits how many of them
+                // fail.
                 Some(_) => drawn(self.seed, tool, number, 0),
                 None => drawn(self.seed, tool, number, u64::from(attempt)),
             } % 100;
@@ -114,7 +116,7 @@ impl FaultPlan {
     }
 }
 
-/// A number that is the same whenever it is drawn for the same.
+/// A pseudo-random number that depends on these arguments alone.
 pub fn drawn(seed: u64, what: &str, number: u64, turn: u64) -> u64 {
     let mut hasher = SipHasher13::new_with_keys(seed, turn);
     hasher.write(what.as_bytes());

@@ -1,5 +1,5 @@
-//! A server with eight tools, whose calls end as its world has planned; how that looks is for the
-//! transport to say.
+//! Decides how a server with eight tools answers, by its fault plan; the transport turns each
+//! ending into bytes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use crate::world::{LedgerEntry, World};
 
 /// How late a slow answer comes.
 pub const SLOW: Duration = Duration::from_millis(400);
-/// How long the tool takes that always takes long.
+/// How long the tool `slow_report` always takes.
 const LONG: Duration = Duration::from_millis(60);
 /// The bytes of the large answer.
 const LARGE: usize = 256 << 10;
 
-/// The tools: a name, what it does to the world, and the argument that says which call it is.
+/// The tools: name, hint about the effect, and the argument that identifies the call.
 pub const TOOLS: [(&str, &str, &str); 8] = [
     ("read_note", "readOnlyHint", "id"),
     ("search_notes", "readOnlyHint", "query"),
@@ -31,7 +31,7 @@ pub const TOOLS: [(&str, &str, &str); 8] = [
 /// The tool that must not be executed twice.
 pub const APPEND: &str = "add_note";
 
-/// What a note that was read ends with if it was added before.
+/// The end of a note's text if the note was added before.
 pub const WRITTEN: &str = "It is there.";
 
 /// How a request ends.
@@ -39,31 +39,31 @@ pub const WRITTEN: &str = "It is there.";
 pub enum Ending {
     /// With this message.
     Answer(Value),
-    /// With this message, after a while.
+    /// With this message, after a delay.
     Later(Duration, Value),
-    /// With this message, after something that is none.
+    /// With this message, after a line that is no message.
     Noisy(Value),
-    /// In the middle of this message; then the server is gone.
+    /// In the middle of this message; then the server dies.
     Half(Value),
-    /// The server is gone.
+    /// The server dies without an answer.
     Death,
-    /// Never.
+    /// The request is never answered.
     Never,
-    /// With an HTTP status, and when to come back.
+    /// With an HTTP status, and the seconds of a `Retry-After`.
     Status(u16, Option<u64>),
-    /// The session is unknown, like all sessions.
+    /// The session is unknown: the server has forgotten all sessions.
     Forgotten,
 }
 
-/// The server.
+/// A server with faults.
 #[derive(Clone, Debug)]
 pub struct Faulty {
-    /// Its faults and its ledger.
+    /// The server's fault plan and ledger.
     pub world: Arc<World>,
 }
 
 impl Faulty {
-    /// How a message ends; `None` if nobody waits for an answer.
+    /// How a message ends; `None` for a notification, which gets no answer.
     pub fn hear(&self, asked: &Value) -> Option<Ending> {
         asked.get("id")?;
         let params = &asked["params"];
@@ -170,7 +170,7 @@ pub fn arguments(tool: &str, number: u64) -> Value {
     }
 }
 
-/// The number in the arguments of a call, whatever a fallback has made of them.
+/// The number in the arguments of a call, even if a fallback has changed them.
 pub fn number(tool: &str, arguments: &Value) -> u64 {
     let argument =
         TOOLS.iter().find(|(name, ..)| *name == tool).map_or("id", |(.., argument)| *argument);
@@ -184,7 +184,7 @@ pub fn number(tool: &str, arguments: &Value) -> u64 {
     }
 }
 
-/// What the true answer to a call says.
+/// The text of the true answer to a call.
 pub fn truth(tool: &str, number: u64) -> String {
     format!("{tool} {number}: done.")
 }

@@ -1,4 +1,5 @@
-//! A gateway in a process of its own, as a user would start it: `seawall serve` with a file.
+//! Decides how the demo starts and stops a gateway: a process of its own, as a user would start it,
+//! `seawall serve` with a config file.
 
 use std::io;
 use std::path::Path;
@@ -12,7 +13,7 @@ use tokio::process::{Child, Command};
 
 use crate::client::ServerRoute;
 
-/// How long it may take to start.
+/// How long the gateway may take to start, or to stop.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A running gateway.
@@ -23,8 +24,8 @@ pub struct DemoGateway {
 }
 
 impl DemoGateway {
-    /// Starts one before these servers; its file goes into `folder`, and so does its memory if it
-    /// has one.
+    /// Starts a gateway before these servers. `folder` gets its config file and, if it `remembers`,
+    /// its catalog cache.
     pub async fn start(
         folder: &Path,
         settings: &str,
@@ -52,6 +53,7 @@ impl DemoGateway {
         let opened = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&opened);
         tokio::spawn(async move {
+            // Reading on to the end also keeps the gateway from blocking on a full pipe.
             while let Ok(Some(line)) = lines.next_line().await {
                 let has_opened =
                     line.contains("[CircuitBreaker]") && line.to_lowercase().contains("→ open");
@@ -61,22 +63,22 @@ impl DemoGateway {
         Ok(Self { address: address.to_owned(), child, opened })
     }
 
-    /// Where all servers are behind it.
+    /// The URL of all servers behind the gateway.
     pub fn all(&self) -> String {
         format!("http://{}/mcp", self.address)
     }
 
-    /// Where a server is behind it.
+    /// The URL of one server behind the gateway.
     pub fn url(&self, server: &str) -> String {
         format!("http://{}/mcp/{server}", self.address)
     }
 
-    /// How often a breaker has opened, as its log says.
+    /// How often a breaker has opened, by the gateway's log.
     pub fn opened(&self) -> u64 {
         self.opened.load(Ordering::Relaxed)
     }
 
-    /// Ends it as an operator would, and its servers with it.
+    /// Stops the gateway with SIGTERM as an operator would, and its servers with it.
     pub async fn stop(mut self) {
         let id =
             self.child.id().and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?));

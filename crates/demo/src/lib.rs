@@ -1,10 +1,10 @@
-//! `seawall demo`: the same calls of the same agent to the same faulty servers, direct and through
-//! Seawall, and what came of them.
+//! Decides how `seawall demo` runs and counts: the same agent makes the same calls to the same
+//! faulty servers, direct and through Seawall.
 //!
-//! Two servers fail: one is a child on pipes that dies, hangs and is cut off, one is on HTTP and is
-//! throttled and then down for a while. Time alone is different from run to run; with the same seed
-//! everything else is the same, as long as the machine is not held up for longer than the limits
-//! here. The pace says how many times longer they are.
+//! Two servers fail: a child on pipes that dies, hangs and is cut off, and an HTTP server that is
+//! throttled and then down for a while. With the same seed only the times differ from run to run,
+//! as long as the machine is not held up for longer than the timeouts here. The pace multiplies
+//! these timeouts.
 
 pub mod agent;
 pub mod client;
@@ -48,7 +48,7 @@ fn settings(pace: u32) -> String {
     )
 }
 
-/// Plays everything and shows the table.
+/// Plays both arms and prints the table.
 pub async fn run(seed: u64, calls: u64, pace: u32) -> io::Result<()> {
     let folder = Folder::new()?;
     let mut progress = Progress::new(calls * 2);
@@ -59,7 +59,7 @@ pub async fn run(seed: u64, calls: u64, pace: u32) -> io::Result<()> {
     show::table(seed, calls, &[("direct", direct), ("through Seawall", through)])
 }
 
-/// Serves a faulty server on stdin and stdout.
+/// Runs a faulty server on stdin and stdout.
 pub async fn serve(folder: &Path) {
     pipe::serve(Faulty { world: Arc::new(World::new(folder)) }).await;
 }
@@ -103,7 +103,7 @@ impl Servers {
         ServerRoute::Web(self.web.url.clone())
     }
 
-    /// How often the ledger says that a task was done again that must be done once.
+    /// How often the ledger shows a repeated execution of a task that must be executed once.
     fn duplicates(&self, task: &Task) -> u64 {
         let world = if task.is_notes { &self.notes } else { &self.board };
         let done = if task.tool == APPEND {
@@ -115,7 +115,7 @@ impl Servers {
     }
 }
 
-/// What the server on HTTP does to calls while it is there.
+/// The faults of the HTTP server while it is up.
 fn storm(seed: u64) -> FaultPlan {
     FaultPlan::of(
         seed,
@@ -128,7 +128,7 @@ fn storm(seed: u64) -> FaultPlan {
     )
 }
 
-/// All tasks, one after the other, in one arm.
+/// Plays all tasks, one after the other, in one arm.
 async fn play(
     folder: &Path,
     is_guarded: bool,
@@ -179,6 +179,8 @@ impl Row {
     fn add(&mut self, came: &TaskResult, duplicates: u64) {
         self.duplicates += duplicates;
         match came {
+            // A task that was executed twice is no use to the agent, even if its answer looks
+            // right.
             TaskResult::Useful { wasted, .. } if duplicates > 0 => self.wasted += wasted,
             TaskResult::Useful { wasted, is_stand_in } => {
                 self.useful += 1;
@@ -201,14 +203,14 @@ impl Row {
     }
 }
 
-/// A folder that is gone when the demo is over.
+/// A temporary folder, removed when dropped.
 pub struct Folder {
-    /// Where it is.
+    /// The path of the folder.
     pub path: PathBuf,
 }
 
 impl Folder {
-    /// A new one, for this process alone.
+    /// Creates a folder for this process alone.
     pub fn new() -> io::Result<Self> {
         let mut chance = [0; 8];
         getrandom::fill(&mut chance).map_err(io::Error::other)?;

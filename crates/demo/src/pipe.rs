@@ -1,4 +1,4 @@
-//! A faulty server on stdin and stdout. Its death is a real one.
+//! Decides how a faulty server behaves on stdin and stdout. When it dies, its process really ends.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 
 use crate::faulty::{Ending, Faulty};
 
-/// Serves until stdin ends; or until the world says that this server dies.
+/// Serves requests until stdin ends, or until the fault plan kills the server.
 pub async fn serve(server: Faulty) {
     let stdout = Arc::new(Mutex::new(tokio::io::stdout()));
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
@@ -17,6 +17,7 @@ pub async fn serve(server: Faulty) {
             return die();
         }
         let Ok(Some(line)) = lines.next_line().await else { return };
+        // Checked again: the plan may have changed while the server waited for this line.
         if server.world.plan().is_away {
             return die();
         }
@@ -44,7 +45,7 @@ async fn end(ending: Ending, asked: Value, stdout: Arc<Mutex<Stdout>>) {
         Ending::Status(status, wait) => {
             error(&asked, &format!("{} {}", status, reason(status)), wait)
         }
-        // There are no sessions on a pipe: the nearest thing is to begin anew.
+        // A pipe has no sessions: ending the process comes nearest to forgetting one.
         Ending::Forgotten => return die(),
     };
     write(&stdout, &text).await;
@@ -56,7 +57,7 @@ async fn write(stdout: &Mutex<Stdout>, text: &str) {
     let _gone = stdout.flush().await;
 }
 
-/// What an HTTP status becomes where there is no HTTP: an error with the service's words.
+/// The form of an HTTP status where there is no HTTP: a JSON-RPC error with the service's words.
 fn error(asked: &Value, text: &str, wait: Option<u64>) -> String {
     let mut error = json!({"code": -32000, "message": text});
     if let Some(wait) = wait {
@@ -65,7 +66,7 @@ fn error(asked: &Value, text: &str, wait: Option<u64>) -> String {
     format!("{}\n", json!({"jsonrpc": "2.0", "id": asked["id"], "error": error}))
 }
 
-/// The words of an HTTP status.
+/// The reason phrase of an HTTP status.
 pub fn reason(status: u16) -> &'static str {
     http::StatusCode::from_u16(status)
         .ok()

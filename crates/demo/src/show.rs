@@ -1,15 +1,14 @@
-//! What the demo shows: a bar while it runs, and a table that needs no explanation but the lines
-//! below it.
+//! Decides the output of the demo: a bar while it runs, and a table with a legend below it.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-/// What came of all tasks in one arm.
+/// The results of all tasks in one arm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
-    /// Tasks that ended with an answer of use.
+    /// Tasks that ended with a useful answer.
     pub useful: u64,
-    /// Those of them that were answered with a labelled stand-in.
+    /// Useful answers that a fallback gave, labelled as such.
     pub stand_ins: u64,
     /// Tasks that failed, and the agent was told so.
     pub failed: u64,
@@ -17,11 +16,11 @@ pub struct Row {
     pub dark: u64,
     /// Tasks that ended with a false answer.
     pub wrong: u64,
-    /// How often something was done again that must be done once.
+    /// Repeated executions of tasks that must be executed once.
     pub duplicates: u64,
-    /// Calls that brought nothing.
+    /// Calls that gave no usable answer.
     pub wasted: u64,
-    /// How long it all took.
+    /// How long the arm took.
     pub time: Duration,
 }
 
@@ -69,7 +68,7 @@ wasted calls          calls of the agent that brought nothing: turns of the mode
 
 Pauses are shorter than the defaults here, so that this takes seconds. Next: seawall run -- YOUR-SERVER-COMMAND";
 
-/// Columns under each other: the first is text, the others are numbers.
+/// Aligned columns: the first is text, the others are numbers.
 fn aligned(lines: &[Vec<String>]) -> String {
     let widths: Vec<usize> = (0..lines.first().map_or(0, Vec::len))
         .map(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0))
@@ -85,7 +84,7 @@ fn aligned(lines: &[Vec<String>]) -> String {
     lines.iter().map(row).collect()
 }
 
-/// A bar on stderr, if somebody can see it.
+/// A progress bar on stderr, if that is a terminal.
 pub struct Progress {
     done: u64,
     of: u64,
@@ -95,12 +94,12 @@ pub struct Progress {
 impl Progress {
     const WIDTH: u64 = 40;
 
-    /// Nothing is done yet.
+    /// A bar at zero of `of` tasks.
     pub fn new(of: u64) -> Self {
         Self { done: 0, of: of.max(1), is_shown: io::stderr().is_terminal() }
     }
 
-    /// One more is done.
+    /// Counts one more task, and names the arm it belongs to.
     pub fn step(&mut self, what: &str) {
         self.done += 1;
         if self.is_shown {
@@ -111,7 +110,7 @@ impl Progress {
         }
     }
 
-    /// The bar goes.
+    /// Removes the bar.
     pub fn clear(&self) {
         if self.is_shown {
             let _gone = write!(io::stderr(), "\r\x1b[K");

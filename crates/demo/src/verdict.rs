@@ -1,43 +1,43 @@
-//! What an agent can do with what it was told: use it, act on an honest failure, or be left in the
-//! dark.
+//! Decides the worth of an answer to the agent: usable, an honest failure to act on, or no answer
+//! at all.
 
 use serde_json::Value;
 
 use crate::client::ClientAnswer;
 use crate::faulty::truth;
 
-/// What an answer is worth.
+/// The worth of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It says what it should; or it is a stand-in that says so.
+    /// The answer is true, or it is a fallback's and says so.
     Useful {
-        /// What stood in, if the answer is not the server's own.
+        /// The fallback, if the answer is not the server's own.
         by: Option<String>,
     },
-    /// The call is kept and will be made later.
+    /// The call is queued and will be sent later.
     Queued,
-    /// It failed, and the answer says so.
+    /// The call failed, and the answer says so.
     Failed(FailureText),
-    /// There was no answer: the agent cannot know what happened.
+    /// There was no answer: the agent cannot know whether the call was executed.
     Dark,
-    /// It seems to be a success and is none.
+    /// The answer claims success and is false.
     Wrong(String),
 }
 
-/// What a failure tells.
+/// The facts that a failure states.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailureText {
-    /// Its code, if it has one of Seawall's.
+    /// The error code, if it is one of Seawall's.
     pub code: Option<String>,
-    /// Whether the call may have been executed, if that is said.
+    /// Whether the call may have been executed, if stated.
     pub may_have_executed: Option<bool>,
-    /// Whether making the call again can help, if that is said.
+    /// Whether repeating the call can help, if stated.
     pub is_retryable: Option<bool>,
-    /// How many seconds to wait, if that is said.
+    /// How many seconds to wait, if stated.
     pub retry_after: Option<u64>,
 }
 
-/// Judges what came of a call.
+/// Judges the answer to a call.
 pub fn judge(told: &ClientAnswer, tool: &str, number: u64) -> Verdict {
     let message = match told {
         ClientAnswer::Message(message) => message,
@@ -58,7 +58,7 @@ pub fn judge(told: &ClientAnswer, tool: &str, number: u64) -> Verdict {
         block["text"].as_str().is_some_and(|text| text.starts_with(&truth(tool, number)))
     };
     let is_item = |block: &Value| block["text"].as_str().is_some_and(|text| text.ends_with(": ok"));
-    // A stand-in may be another page or a part of a batch, but not nothing.
+    // A fallback may answer with another page or a part of a batch, but not with nothing.
     let stands_in = match by.as_deref() {
         Some("simplify" | "previous_page" | "alternate") => blocks.len() > 1,
         Some("split_batch") => blocks.iter().any(is_item),

@@ -1,6 +1,6 @@
-//! A faulty server on HTTP, by hand: no library would break off in the middle of an answer. When it
-//! dies, its port is closed and its sessions are lost; a supervisor, so to speak, starts it again a
-//! little later.
+//! Decides how a faulty HTTP server behaves on the wire. Written by hand, because no library would
+//! break off in the middle of an answer. When the server dies, its port is closed and its sessions
+//! are lost; after a short pause it starts again, as if a supervisor restarted it.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -17,21 +17,21 @@ use tokio_util::sync::CancellationToken;
 use crate::faulty::{Ending, Faulty};
 use crate::pipe::reason;
 
-/// How long it takes until a server that died is there again.
+/// How long a server that died takes to come back.
 pub const RESTART: Duration = Duration::from_millis(150);
-/// How often a server looks whether it should be there.
+/// How often a server checks whether its plan says that it is away.
 const LOOK: Duration = Duration::from_millis(10);
-/// The largest request.
+/// The largest request in bytes.
 const REQUEST: usize = 1 << 20;
 
-/// A server on loopback; it ends when this is dropped.
+/// A server on loopback; it stops when this is dropped.
 pub struct Web {
-    /// Its address.
+    /// The server's URL.
     pub url: String,
     task: AbortHandle,
 }
 
-/// One life of a server.
+/// One life of a server, from its start to its death.
 struct ServerLife {
     server: Faulty,
     sessions: Mutex<HashSet<String>>,
@@ -40,7 +40,7 @@ struct ServerLife {
 }
 
 impl Web {
-    /// Listens on a free port.
+    /// Starts a server on a free port.
     pub async fn start(server: Faulty) -> std::io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
@@ -55,10 +55,10 @@ impl Drop for Web {
     }
 }
 
-/// One life after the other, always on the same port.
+/// Runs one life after the other, always on the same port.
 async fn live(server: Faulty, first: TcpListener, address: SocketAddr) {
     let mut listener = Some(first);
-    // Ids are never used again, like those of real servers.
+    // Session ids are never reused, like those of real servers.
     let mut lives = 0;
     loop {
         while server.world.plan().is_away {
@@ -80,6 +80,7 @@ async fn live(server: Faulty, first: TcpListener, address: SocketAddr) {
             next: AtomicU64::new(lives << 32),
             ended: CancellationToken::new(),
         });
+        // If the task is aborted here, the guard still ends the connections of this life.
         let _ends_with_us = life.ended.clone().drop_guard();
         let died = accept(&life, bound).await;
         life.ended.cancel();
@@ -89,7 +90,7 @@ async fn live(server: Faulty, first: TcpListener, address: SocketAddr) {
     }
 }
 
-/// Takes connections until the server dies (true) or goes away (false).
+/// Accepts connections until the server dies (true) or goes away (false).
 async fn accept(life: &Arc<ServerLife>, listener: TcpListener) -> bool {
     let mut look = tokio::time::interval(LOOK);
     loop {
@@ -114,7 +115,7 @@ async fn accept(life: &Arc<ServerLife>, listener: TcpListener) -> bool {
     }
 }
 
-/// A request: its first line and headers in lower case, and the message in it.
+/// A request: its first line and headers in lower case, and its message.
 struct WebRequest {
     head: String,
     message: Value,
@@ -131,7 +132,7 @@ impl ServerLife {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers one request after the other.
+    /// Answers one request after the other on a connection.
     async fn converse(&self, mut tcp: TcpStream) -> std::io::Result<()> {
         let mut unread = Vec::new();
         while let Some(asked) = read(&mut tcp, &mut unread).await? {
@@ -169,7 +170,7 @@ impl ServerLife {
     async fn end(&self, ending: Ending, headers: &str, tcp: &mut TcpStream) -> std::io::Result<()> {
         let json = format!("{headers}content-type: application/json\r\n");
         match ending {
-            // On HTTP there is no place for noise.
+            // HTTP has no place for noise before an answer.
             Ending::Answer(answer) | Ending::Noisy(answer) => {
                 tcp.write_all(&response(200, &json, &answer.to_string())).await
             }
@@ -179,16 +180,19 @@ impl ServerLife {
             }
             Ending::Half(answer) => {
                 let whole = response(200, &json, &answer.to_string());
+                // The content length promises the whole answer, so the client sees a connection
+                // that broke.
                 tcp.write_all(&whole[..whole.len() - answer.to_string().len() / 2]).await?;
                 tcp.shutdown().await?;
                 Err(std::io::ErrorKind::ConnectionReset.into())
             }
             Ending::Death => {
                 self.ended.cancel();
+                // The token ends this connection too. Until then no answer may be written.
                 std::future::pending().await
             }
             Ending::Never => {
-                // Until the client leaves.
+                // Waits until the client leaves.
                 while tcp.read(&mut [0; 1024]).await? > 0 {}
                 Err(std::io::ErrorKind::ConnectionReset.into())
             }

@@ -1,8 +1,8 @@
-//! What a faulty server and those who watch it share: the faults of the moment, and a ledger of
-//! what really happened.
+//! Decides how a faulty server and its observers share state: the current fault plan, and a ledger
+//! of the attempts that arrived and the calls that were executed.
 //!
-//! Both are files, because servers die here: the next process of the same server goes on where the
-//! last one ended.
+//! Both are files, because servers die here: the next process of the same server continues from the
+//! files of the last one.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,31 +12,31 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::faults::FaultPlan;
 
-/// One server's world.
+/// The shared state of one server.
 #[derive(Debug)]
 pub struct World {
     folder: PathBuf,
     counts: Mutex<LedgerCounts>,
 }
 
-/// The ledger as far as it was read.
+/// The ledger, as far as it was read.
 #[derive(Debug, Default)]
 struct LedgerCounts {
     read: u64,
     lines: HashMap<String, u32>,
-    /// What was written since the plan changed.
+    /// The lines since the plan changed.
     fresh: HashMap<String, u32>,
 }
 
-/// The line of a new plan.
+/// The ledger line that marks a new plan.
 const CHANGE: &str = "plan";
 
-/// What a ledger says of a call.
+/// An entry of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LedgerEntry {
     /// An attempt arrived.
     Seen,
-    /// It was executed.
+    /// The call was executed.
     Done,
 }
 
@@ -50,33 +50,36 @@ impl LedgerEntry {
 }
 
 impl World {
-    /// The world in this folder, which is there.
+    /// The world in this folder, which must exist.
     pub fn new(folder: &Path) -> Self {
         Self { folder: folder.to_owned(), counts: Mutex::default() }
     }
 
-    /// Its folder.
+    /// The folder of this world.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What goes wrong now; nothing if nobody has said so.
+    /// The current fault plan; no faults if none was set.
     pub fn plan(&self) -> FaultPlan {
         let text = fs::read(self.folder.join("plan")).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()
     }
 
-    /// From now on this goes wrong.
+    /// Replaces the fault plan.
     pub fn set(&self, plan: &FaultPlan) -> io::Result<()> {
+        // Written beside and renamed: the server's process never reads half a plan.
         let fresh = self.folder.join("plan.new");
         fs::write(&fresh, serde_json::to_vec(plan)?)?;
         fs::rename(fresh, self.folder.join("plan"))?;
         self.write(CHANGE)
     }
 
-    /// Writes down what happened to a call, and says how often that is since the plan changed.
+    /// Adds an entry for a call, and counts such entries since the plan changed.
     pub fn note(&self, entry: LedgerEntry, tool: &str, number: u64) -> u32 {
         let line = format!("{} {tool} {number}", entry.word());
+        // The lock is held from the write to the read, so that two attempts of one call in this
+        // process get different numbers.
         let mut counts = self.counts();
         let _lost = self.write(&line);
         self.read_on(&mut counts);
@@ -84,18 +87,19 @@ impl World {
     }
 
     fn write(&self, line: &str) -> io::Result<()> {
+        // One append per line: the lines of several processes do not mix.
         let mut ledger = fs::OpenOptions::new().create(true).append(true).open(self.ledger())?;
         ledger.write_all(format!("{line}\n").as_bytes())
     }
 
-    /// How often this happened to a call.
+    /// How many entries a call has.
     pub fn count(&self, entry: LedgerEntry, tool: &str, number: u64) -> u32 {
         let mut counts = self.counts();
         self.read_on(&mut counts);
         counts.lines.get(&format!("{} {tool} {number}", entry.word())).copied().unwrap_or(0)
     }
 
-    /// How often this happened to all calls of all tools.
+    /// How many entries all calls of all tools have.
     pub fn total(&self, entry: LedgerEntry) -> u64 {
         let mut counts = self.counts();
         self.read_on(&mut counts);
@@ -115,13 +119,14 @@ impl World {
         self.folder.join("ledger")
     }
 
-    /// Reads what was written since, by this process or another.
+    /// Reads the lines that this process or another one has written since.
     fn read_on(&self, counts: &mut LedgerCounts) {
         let mut text = String::new();
         let read = fs::File::open(self.ledger()).and_then(|mut file| {
             file.seek(SeekFrom::Start(counts.read))?;
             file.read_to_string(&mut text)
         });
+        // Another process may be in the middle of a line: the rest is read next time.
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         if read.is_ok() {
             counts.read += whole as u64;

@@ -1,4 +1,5 @@
-//! What there is: the servers, the routes to them, and what they share between clients.
+//! Decides how a gateway is put together: its servers, the routes to them, and the state that
+//! routes share between clients.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -26,13 +27,13 @@ use crate::translate::pool::ConnectionPool;
 use crate::upstream::processes::Processes;
 use crate::upstream::{Server, http_client};
 
-/// One gateway.
+/// One gateway: its servers, one route to all of them and one route to each.
 pub(crate) struct Gateway {
     /// All servers, in the order of the configuration.
     pub servers: Vec<Arc<Server>>,
-    /// How it ends.
+    /// Shutdown: draining, then closing.
     pub lifecycle: Arc<Lifecycle>,
-    /// The largest message that is taken from a client, in bytes.
+    /// The largest message that the gateway takes from a client, in bytes.
     pub max_request: usize,
     /// How long a session may be idle before its servers are stopped.
     pub session_idle: Duration,
@@ -41,7 +42,7 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// A gateway as it is configured; servers start when the first client needs them.
+    /// Builds the gateway that `config` describes; a server starts when the first client needs it.
     pub(crate) fn new(
         config: &Config,
         catalog_cache: CatalogCache,
@@ -66,6 +67,9 @@ impl Gateway {
             )
         };
         let servers: Vec<Arc<Server>> = config.servers.iter().map(server).collect();
+        // Hooks come first, so that the first handshake already fills the catalog cache. Then the
+        // tool lists cached on disk decide the policies of tools until their servers have listed
+        // them again.
         servers.iter().for_each(|server| {
             server.when_greeted(startup::when_greeted(&catalog_cache, &policies))
         });
@@ -107,6 +111,8 @@ impl Gateway {
             })
         };
         let all = route(servers.clone(), config.rules.prefix.is_used(servers.len()));
+        // Only the route to all servers delivers queued writes: a second delivery task for the same
+        // server would break the order of its queue.
         if let Some(store) = &store {
             queue::start(&all, store);
         }
@@ -118,7 +124,7 @@ impl Gateway {
         Ok(Arc::new(Self { servers, lifecycle, max_request, session_idle, all, each }))
     }
 
-    /// The route of a path: `/mcp` is all servers, `/mcp/<server>` is one.
+    /// The route of a path: `/mcp` leads to all servers, `/mcp/<server>` to one.
     pub(crate) fn route(&self, path: &str) -> Option<&Arc<Route>> {
         match path.strip_prefix("/mcp")? {
             "" | "/" => Some(&self.all),
@@ -126,7 +132,8 @@ impl Gateway {
         }
     }
 
-    /// All calls of this gateway come from one client: it need not be told from others.
+    /// Says that all calls of this gateway come from one client, so that connections need not keep
+    /// clients apart.
     pub(crate) fn serve_one_client(&self) {
         for server in &self.servers {
             if let Some(pool) = self.all.pool(server) {
@@ -135,8 +142,8 @@ impl Gateway {
         }
     }
 
-    /// Notes writes under way for the next process at the same place, which has this `name`, where
-    /// anything is kept.
+    /// Journals writes in flight under `name`, for the next process that runs at the same `place`;
+    /// does nothing if the catalog cache is not kept on disk.
     pub(crate) fn note_writes(&self, name: &str, place: JournalPlace) {
         if let Some(folder) = self.all.catalog_cache.journal() {
             self.all.journal.open(&folder.join(name), place);

@@ -1,9 +1,9 @@
-//! Seawall's gateway: stands between MCP clients and MCP servers, loses nothing, and speaks both
+//! Seawall's gateway: stands between MCP clients and MCP servers, loses no message, and speaks both
 //! eras of the protocol.
 //!
 //! The folders are layers: `protocol`, `config`, `runtime`, `store`, `upstream`, `client`,
 //! `translate`, `catalog`, `policy`, `route`, `call`, `queue`, `gateway`, `frontend`, `admin`,
-//! `check`, `remote`, `cli`. A folder uses only those before it. `call` is the life of a
+//! `check`, `remote`, `cli`. A folder uses only the folders before it. `call` is the life of a
 //! call; read `call` first.
 
 mod admin;

@@ -1,8 +1,8 @@
-//! Writes that wait for their server: made when it is well again, in their order; and what became
-//! of each, for whoever asked.
+//! Decides how a queued write is delivered: in order, once its server is well again, in a call that
+//! the library's policies guard.
 //!
-//! The calls are made in a conversation of the gateway's own: whoever asked may be gone by then.
-//! What became of one is the resource `seawall://queue/<id>`, for the client that asked for it.
+//! Deliveries use a connection of the gateway's own, for the client that queued the write may have
+//! left by then. That client reads the outcome as the resource `seawall://queue/<id>`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use crate::upstream::Server;
 use crate::upstream::call::{GatewayCall, NoClient};
 use crate::upstream::reply::Refusal;
 
-/// Delivers to every server until the gateway goes down.
+/// Starts one delivery task per server; each runs until the gateway drains.
 pub(crate) fn start(route: &Arc<Route>, store: &QueueStore) {
     for server in &route.set.servers {
         let to = QueueDelivery { route: Arc::clone(route), server: Arc::clone(server) };
@@ -47,6 +47,8 @@ impl Delivery for QueueDelivery {
 
     async fn ready(&self, tool: &str) -> TaskTrackerToken {
         let (policies, reconnect) = (&self.route.policies, &self.server.reconnect);
+        // Subscribed before the first look: a change between the look and the wait still wakes this
+        // loop. The returned token counts as a call in flight, so a shutdown waits for the attempt.
         let (mut breakers, mut tries) = (policies.breaker_changes(), reconnect.tries());
         loop {
             let wait = policies.kept_back(&self.server.name, tool).max(reconnect.wait());
@@ -70,6 +72,8 @@ impl Delivery for QueueDelivery {
                 Ok(()) = tries.changed() => {}
                 else => std::future::pending().await,
             }
+            // A breaker that closes or a reconnection that ends is only a hint; the server is back
+            // once its last connection failure is cleared.
             if reconnect.last().is_none() {
                 return;
             }
@@ -81,15 +85,17 @@ impl Delivery for QueueDelivery {
         let known = policies.tool(&self.server.name, &call.tool);
         let known = known
             .ok_or_else(|| Failure::local(Cause::Unavailable, None, "its server is not there"))?;
-        // Everything that holds for a call of this tool holds for this one; but it is no slip, and
-        // nothing stands in for it.
+        // The tool's policy applies to this call too, but for the loop guard, hold of uncertain
+        // writes, hedge, retries and fallbacks: the repetition is intended, the queue makes the
+        // retries, and an answer from elsewhere is no delivery.
         let tool = known.tool.once(call.effect);
         let request = request(&call).map_err(|text| seawall::classify(&text.into()))?;
         let asked =
             seawall::Call { caller: call.caller.into(), ..seawall::Call::new(call.arguments) };
         let call = GatewayCall::new(request, Arc::new(NoClient));
-        // It may be held up for long: by a pause, for a place, for its turn. Until then nothing was
-        // sent.
+        // A `Retry-After` pause, the bulkhead and the rate limiter may hold the attempt back for
+        // long. The item is marked as sent only here, after those waits: until then the server got
+        // nothing.
         let send = |attempt: Attempt| {
             let call = &call;
             async move {
@@ -118,8 +124,9 @@ impl Delivery for QueueDelivery {
 }
 
 impl QueueDelivery {
-    /// What plainly is somebody's 503 is worth another attempt where that does no harm; every other
-    /// error is the tool's own result.
+    /// A tool error that is plainly a transient failure (a 503 in words) fails the attempt, so that
+    /// the queue may retry where that does no harm; every other tool error is the tool's own
+    /// result.
     fn tool_error(&self, error: ToolError<Message>) -> Result<String, Failure> {
         let failure = error.report.failure;
         match failure.disposition == Disposition::Transient {
@@ -146,14 +153,15 @@ impl QueueDelivery {
     }
 }
 
-/// What became of a call that was answered: the tool's own result, unless it is nobody's last word.
+/// The outcome of an answered delivery: the tool's result as JSON, or a failure for an error and
+/// for an answer that asks for input.
 fn outcome(answer: &Message, server: &Server) -> Result<String, Failure> {
     if answer.kind() == MessageKind::Error {
         return Err(seawall::classify(&server.discreet(error_signals(answer))));
     }
     if !is_complete(answer) {
         let words = "it asks for something, and nobody is there to answer";
-        // It may have acted before it asked.
+        // The tool may have acted before it asked.
         return Err(Failure {
             sent: Sent::Maybe,
             ..Failure::local(Cause::InvalidInput, None, words)
@@ -162,7 +170,7 @@ fn outcome(answer: &Message, server: &Server) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(answer.body_json()).into_owned())
 }
 
-/// The call as a client of the modern era would make it.
+/// The queued write as a `tools/call` request of a modern client.
 fn request(call: &QueuedWrite) -> Result<Message, &'static str> {
     let mut meta = JsonObject::default();
     meta.set(PROTOCOL_VERSION, quoted(MODERN))

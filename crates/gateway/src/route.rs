@@ -1,4 +1,5 @@
-//! What an endpoint offers: its servers, their policies, and what they share between clients.
+//! Decides which servers one endpoint offers, and holds the policies and state that its clients
+//! share.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,40 +19,41 @@ use crate::store::journal::Journal;
 use crate::translate::pool::ConnectionPool;
 use crate::upstream::Server;
 
-/// The servers that an endpoint offers.
+/// The servers behind one endpoint, their policies, and the state shared between clients.
 pub(crate) struct Route {
-    /// Its servers.
+    /// The servers of this route.
     pub set: Arc<ServerSet>,
-    /// Whether names have their server before them.
+    /// Whether public names carry their server's name as a prefix.
     pub(crate) is_prefixed: bool,
-    /// How the gateway ends.
+    /// Shutdown of the gateway: draining, then closing.
     pub lifecycle: Arc<Lifecycle>,
-    /// What the servers said last time.
+    /// The last handshake and lists of each server.
     pub catalog_cache: Arc<CatalogCache>,
-    /// How tools are treated.
+    /// The policy of every tool.
     pub policies: Arc<PolicyRegistry>,
-    /// The places for calls that run on without their clients.
+    /// Bounds the detached calls: calls that run on although their clients have left.
     pub detached: DetachedCalls,
-    /// What is known of how long clients wait.
+    /// How long each client waits for an answer, as far as the gateway has learned it.
     pub client_limits: Arc<ClientLimits>,
     /// Results that were too large for their clients.
     pub results: Arc<ResultStore>,
     /// Answers that wait for their clients to read them.
     pub pending: Arc<PendingAnswers>,
-    /// Writes that wait for their server.
+    /// Queued writes that wait for their server; `None` without a durable queue.
     pub store: Option<QueueStore>,
-    /// Writes under way, for the process after this one.
+    /// The write journal: writes in flight, noted for the process after this one.
     pub journal: Arc<Journal>,
     /// All servers of the gateway, also those that are not on this route.
     pub(crate) everywhere: Arc<[Arc<Server>]>,
-    /// The conversations that stateless clients use, per server.
+    /// The connections that modern (stateless) clients use, per server.
     pub(crate) pools: Arc<HashMap<String, ConnectionPool>>,
-    /// Which server a resource or a task belongs to, as far as it was seen.
+    /// Which server a resource or a task belongs to, as far as the gateway has seen it.
     pub(crate) owners: Mutex<HashMap<String, String>>,
 }
 
 impl Route {
-    /// The server, if there is one only and its names stay as they are: then everything passes.
+    /// The server, if the route has only one and does not prefix its names: then every call passes
+    /// through unchanged.
     pub(crate) fn single(&self) -> Option<&Arc<Server>> {
         match self.set.servers.as_slice() {
             [server] if !self.is_prefixed => Some(server),
@@ -59,31 +61,34 @@ impl Route {
         }
     }
 
-    /// A server of the gateway, on this route or not.
+    /// Finds a server of the gateway by its name, on this route or not: a fallback may name a
+    /// server of another route.
     pub(crate) fn find(&self, name: &str) -> Option<&Arc<Server>> {
         self.everywhere.iter().find(|server| server.name == name)
     }
 
-    /// The conversations that stateless clients use.
+    /// The connections that modern (stateless) clients use for this server.
     pub(crate) fn pool(&self, server: &Server) -> Option<&ConnectionPool> {
         self.pools.get(&server.name)
     }
 
-    /// Notes whose something is.
+    /// Notes that `server` owns a resource or a task.
     pub(crate) fn own(&self, what: String, server: &str) {
         let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        // Servers choose resource and task ids, so the map is bounded; once full, it takes no new
+        // ids.
         if owners.len() < limits::LISTED * 8 || owners.contains_key(&what) {
             owners.insert(what, server.to_owned());
         }
     }
 
-    /// Whose something is, if that was seen.
+    /// The server that owns a resource or a task, if the gateway has seen it.
     pub(crate) fn owner(&self, what: &str) -> Option<&Arc<Server>> {
         let name = self.owners.lock().unwrap_or_else(PoisonError::into_inner).get(what).cloned()?;
         self.set.servers.iter().find(|server| server.name == name)
     }
 
-    /// Ends the conversations that stateless clients do not use any more.
+    /// Closes the pooled connections that modern clients have not used for `idle`.
     pub(crate) fn give_back(&self, idle: Duration) {
         for server in &self.set.servers {
             if let Some(pool) = self.pool(server) {
@@ -92,7 +97,7 @@ impl Route {
         }
     }
 
-    /// Ends what no client owns.
+    /// Closes the connections that no client session owns: warm, shared and pooled ones.
     pub(crate) async fn close(&self) {
         self.set.close().await;
         for pool in self.pools.values() {

@@ -1,9 +1,9 @@
-//! Decides which answers are kept, and how old one may be: fresh ones end a call, stale ones rescue
-//! it.
+//! Decides which answers the response cache keeps, and how old they may be: a fresh response ends
+//! the call, a stale one is a fallback.
 //!
-//! Only successes are kept, under a key that holds the caller. A write to a server makes every copy
-//! taken before it unfresh at once; what was read while the write ran is unfresh too, and never
-//! takes the place of what was read after it.
+//! Only successes are kept, under a key that includes the caller. A write to a server makes every
+//! response cached before it unfresh at once. An answer read while the write ran is unfresh too,
+//! and never replaces an answer read after the write.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use super::key::{AsItIs, CallKey};
 use crate::model::invalid::Invalid;
 use crate::time::clock::{Clock, Moment};
 
-/// A kept answer that is no longer fresh.
+/// A cached response that is no longer fresh.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaleResponse<T> {
-    /// The answer.
+    /// The cached answer.
     pub value: T,
-    /// How old it is.
+    /// Its age.
     pub age: Duration,
-    /// Something was written to the server since.
+    /// Whether the server has seen a write since the response was cached.
     pub before_a_write: bool,
 }
 
@@ -43,10 +43,10 @@ impl<T> Weighter<CallKey, CachedResponse<T>> for ResponseWeight<T> {
     }
 }
 
-/// More than a machine has.
+/// An upper bound above any machine's memory.
 const MOST_BYTES: u64 = 1 << 40;
 
-/// The kept answers, bounded by their weight in bytes.
+/// The response cache, bounded by the weight of its answers in bytes.
 ///
 /// ```
 /// # use seawall::{Clock, Keys, ResponseCache};
@@ -67,7 +67,7 @@ pub struct ResponseCache<T> {
 }
 
 impl<T: Clone> ResponseCache<T> {
-    /// Room for `bytes` of answers, each weighed by `weigh`; 1 KiB to 1 TiB.
+    /// A cache for `bytes` of answers, each weighed by `weigh`; 1 KiB to 1 TiB.
     pub fn new(bytes: u64, weigh: fn(&T) -> usize, clock: Clock) -> Result<Self, Invalid> {
         const TYPICAL: u64 = 1024;
         if bytes < TYPICAL {
@@ -85,20 +85,22 @@ impl<T: Clone> ResponseCache<T> {
         Ok(Self { copies, clock })
     }
 
-    /// Keeps the answer of a call that began when the server had seen `writes` writes, unless the
-    /// one that is kept had seen more.
+    /// Caches the answer of a call that began when the server had seen `writes` writes, unless the
+    /// response cached already had seen more.
     pub fn keep(&self, key: CallKey, value: T, writes: u64) {
         self.keep_at(self.clock.now(), key, value, writes, u64::MAX);
     }
 
-    /// An answer not older than `fresh`, taken after the server's last write.
+    /// The cached response if it is younger than `fresh` and the server has seen no write since.
     pub fn fresh(&self, key: CallKey, fresh: Duration, writes: u64) -> Option<T> {
         self.fresh_at(self.clock.now(), key, fresh, writes)
     }
 
-    /// `newest`: the writes by now. If there was none meanwhile, which is the rule, nothing newer
-    /// can be kept.
+    /// `newest` is the server's count of writes by now. Usually no write came meanwhile; then no
+    /// newer response can be cached, and the lookup is skipped.
     pub(crate) fn keep_at(&self, now: Moment, key: CallKey, value: T, writes: u64, newest: u64) {
+        // Peek and insert are two steps: a response that wins this race is older by a write, and
+        // `fresh_at` refuses it by its count.
         if writes < newest && self.copies.peek(&key).is_some_and(|kept| kept.writes > writes) {
             return;
         }
@@ -116,7 +118,7 @@ impl<T: Clone> ResponseCache<T> {
         (copy.writes == writes && now.since(copy.at) < fresh).then_some(copy.value)
     }
 
-    /// An answer not older than `stale`.
+    /// The cached response if it is at most `stale` old, whether or not a write came since.
     pub fn stale(&self, key: CallKey, stale: Duration, writes: u64) -> Option<StaleResponse<T>> {
         let copy = self.copies.get(&key)?;
         let age = self.clock.now().since(copy.at);
@@ -127,12 +129,12 @@ impl<T: Clone> ResponseCache<T> {
         })
     }
 
-    /// How many answers are kept.
+    /// How many responses are cached.
     pub fn len(&self) -> usize {
         self.copies.len()
     }
 
-    /// Whether nothing is kept.
+    /// Whether the cache is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,4 +1,4 @@
-//! Decides what the first stage of a call remembers between calls.
+//! Decides which parts make up the state of admission.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::model::invalid::Invalid;
 use crate::model::policy::rate::Rate;
 use crate::time::clock::Clock;
 
-/// What this stage remembers between calls.
+/// The state of admission: ledger, response cache and the rate limiters of callers.
 #[derive(Debug)]
 pub(crate) struct Gatekeeper<T> {
     pub(crate) ledger: Ledger<T>,
@@ -34,10 +34,11 @@ impl<T: Clone> Gatekeeper<T> {
     }
 }
 
-/// How many callers are remembered; one that was long silent starts afresh.
+/// How many callers have a rate limiter; a caller evicted after a long silence starts with a full
+/// burst.
 const CALLERS: usize = 10_000;
 
-/// One rate limit per caller.
+/// One rate limiter per caller.
 #[derive(Debug)]
 pub(crate) struct CallerRates {
     rate: Rate,
@@ -55,7 +56,7 @@ impl CallerRates {
         let limit = self
             .limits
             .get_or_insert_with(caller, || RateLimiter::new(self.rate, &self.clock).map(Arc::new));
-        // The rate was checked when the pipeline was built.
+        // An error is impossible: `new` validated the rate when the pipeline was built.
         limit.map_or(Ok(()), |limit| limit.check())
     }
 }

@@ -1,20 +1,21 @@
-//! Decides when the next cell of a rate fits: the generic cell rate algorithm in one atomic word.
+//! Decides when the next call fits a rate: the generic cell rate algorithm (GCRA) in one atomic
+//! word.
 
 use super::atomic::{AtomicU64, Ordering};
 
-/// The theoretical arrival time of the next cell, in nanoseconds of the clock, shifted by one
-/// burst so that the start of the clock is a full burst in the past.
+/// The theoretical arrival time of the next cell, in nanoseconds of the clock, shifted by one burst
+/// so that the start of the clock lies a full burst in the past.
 #[derive(Debug)]
 pub(crate) struct Gcra {
     next: CacheLine,
-    /// Nanoseconds one cell takes.
+    /// Nanoseconds that one cell takes.
     cell: u64,
-    /// Nanoseconds a whole burst takes.
+    /// Nanoseconds that a whole burst takes.
     burst: u64,
 }
 
-/// A cache line of its own: who reads the clock and the rate beside it does not take it from who is
-/// booking.
+/// A cache line of its own: threads that read the clock and the rate beside this word do not take
+/// its line away from a thread that books.
 #[derive(Debug)]
 #[repr(align(128))]
 struct CacheLine(AtomicU64);
@@ -24,18 +25,20 @@ impl Gcra {
         Self { next: CacheLine(AtomicU64::new(0)), cell, burst }
     }
 
-    /// The wait at `now` for the cell that follows `ahead` others not booked yet.
+    /// The wait at `now` for a cell behind `ahead` others that are not booked yet.
     pub(crate) fn wait(&self, now: u64, ahead: u64) -> u64 {
         let next = self.next.0.load(Ordering::Relaxed).max(now);
         let booked = next.saturating_add(self.cell.saturating_mul(ahead.saturating_add(1)));
         booked.saturating_sub(now.saturating_add(self.burst))
     }
 
-    /// Books the next cell if it may start within `patience` nanoseconds of `now`; gives the wait.
-    /// Otherwise books nothing and gives the wait that would be needed.
+    /// Books the next cell if it may start within `patience` nanoseconds of `now`, and returns the
+    /// wait. Otherwise books nothing and returns the wait that the cell would need.
     #[inline]
     pub(crate) fn book(&self, now: u64, patience: u64) -> Result<u64, u64> {
         // A cell may start once the cells booked before it leave room for it within the burst.
+        // Relaxed is enough: the word is the whole state, and no other memory is published through
+        // it.
         let mut next = self.next.0.load(Ordering::Relaxed);
         loop {
             let booked = next.max(now).saturating_add(self.cell);
@@ -55,8 +58,8 @@ impl Gcra {
         }
     }
 
-    /// Gives a cell back. What time has given back since counts once: a moment that has passed is
-    /// as good as any before it.
+    /// Gives a booked cell back. That cannot add to the burst: time that has passed counts once,
+    /// since `book` takes a `next` in the past for `now`.
     pub(crate) fn give_back(&self) {
         let less = |next: u64| Some(next.saturating_sub(self.cell));
         let _ = self.next.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);

@@ -1,12 +1,12 @@
-//! Decides when the two halves of a key are known: both or neither.
+//! Decides when the two halves of a call key are visible to other threads: both or neither.
 
 use super::atomic::{AtomicU64, Ordering};
 
-/// The halves of a key once they are known. Whoever sets them sets the same.
+/// The halves of a key once computed. Every thread that sets them sets the same values.
 #[derive(Debug, Default)]
 pub(crate) struct Halves {
-    /// Set last and read first, so that who finds it finds the other. Zero: not known, or one key
-    /// in 2⁶⁴, which is computed each time.
+    /// Written last and read first, so that a reader that finds it finds the other half too. Zero
+    /// means not computed, or one key in 2⁶⁴, which is then computed each time.
     first: AtomicU64,
     second: AtomicU64,
 }
@@ -14,6 +14,8 @@ pub(crate) struct Halves {
 impl Halves {
     #[inline]
     pub(crate) fn get(&self) -> Option<(u64, u64)> {
+        // Pairs with the Release store in `set`: a first half that is not zero makes the second
+        // visible.
         match self.first.load(Ordering::Acquire) {
             0 => None,
             first => Some((first, self.second.load(Ordering::Relaxed))),

@@ -1,7 +1,7 @@
-//! Decides when two calls are the same: server, tool, caller and arguments, whatever the order of
-//! keys.
+//! Decides when two calls are the same: equal server, tool, caller and arguments, in any order of
+//! object keys.
 //!
-//! A key is 128 bits of SipHash under keys drawn at random, so that nobody can craft two calls that
+//! A key is 128 bits of SipHash under random keys, so that no client can craft two calls that
 //! collide.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -13,19 +13,19 @@ use siphasher::sip128::{Hash128, Hasher128, SipHasher13};
 use super::halves::Halves;
 use crate::model::call::Call;
 
-/// The identity of a call.
+/// The identity of a call: two calls with equal keys are the same call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CallKey(u64, u64);
 
 impl CallKey {
-    /// The key as a number, to be kept where another process finds it; of use only with
-    /// [`Keys::fixed`].
+    /// The key as a number, to be stored for another process; only keys of [`Keys::fixed`] mean the
+    /// same there.
     pub fn number(self) -> u128 {
         u128::from(self.0) << 64 | u128::from(self.1)
     }
 }
 
-/// Hashes what is a hash already: a key's halves were drawn under secret keys.
+/// A hasher that passes a key through: both halves of a [`CallKey`] are SipHash output already.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AsItIs(u64);
 
@@ -52,7 +52,8 @@ impl Hasher for AsItIs {
     }
 }
 
-/// Holds a key once it is known. Cheaper than a lock: whoever comes too early computes it too.
+/// Caches the key of a call. Cheaper than a lock: threads that race for the first use each compute
+/// the same key.
 #[derive(Debug, Default)]
 pub(crate) struct KeyCell(Halves);
 
@@ -67,7 +68,7 @@ impl KeyCell {
     }
 }
 
-/// Makes keys; those of different makers never compare equal by design.
+/// Makes call keys. Keys of two different makers never compare equal by design.
 #[derive(Clone, Debug)]
 pub struct Keys(SipHasher13);
 
@@ -79,18 +80,19 @@ impl Default for Keys {
 }
 
 impl Keys {
-    /// A maker whose keys are the same in every process. Whoever knows them can craft calls that
-    /// collide: they are for what a caller could only do to itself.
+    /// A maker whose keys are the same in every process. A caller that knows the hash keys can
+    /// craft calls that collide: use it only where a collision harms nobody but that caller.
     pub fn fixed() -> Self {
         Self(SipHasher13::new_with_keys(0x05ea_3a11, 0x05ea_3a11))
     }
 
-    /// The key of a copy of its answer: what is said beside the arguments may change what is read.
+    /// The key of the cached response: a call's context, sent beside its arguments, may change the
+    /// answer of a read.
     pub(crate) fn of_copy(&self, key: CallKey, call: &Call) -> CallKey {
         call.context.as_deref().map_or(key, |context| self.scoped(key, context))
     }
 
-    /// The same call, made by somebody within a `scope`.
+    /// The key of the same call within a `scope`.
     pub(crate) fn scoped(&self, key: CallKey, scope: &str) -> CallKey {
         let mut hasher = self.0;
         hasher.write_u64(key.0);
@@ -112,22 +114,23 @@ impl Keys {
     }
 }
 
-/// A value is many small pieces; hashing them in larger ones takes half the time.
+/// A JSON value is many small pieces; hashing them in chunks of this many bytes takes half the
+/// time.
 const GATHER: usize = 256;
-/// Values deeper than this are not followed by recursion: a caller's arguments must not use up the
-/// stack.
+/// Values nested deeper than this are walked with a list instead of recursion: a caller's arguments
+/// must not overflow the stack.
 const DEEPEST: usize = 128;
-/// No text holds this byte, so no two texts run into each other.
+/// UTF-8 never contains this byte, so two adjacent texts cannot run into each other.
 const END_OF_TEXT: u8 = 0xFF;
 
-/// Whether this build's JSON objects keep their members sorted; if so, nobody has to sort them
-/// again.
+/// Whether JSON objects keep their members sorted in this build (serde_json without
+/// `preserve_order`); then the writer need not sort them.
 static OBJECTS_ARE_SORTED: LazyLock<bool> = LazyLock::new(|| {
     let members = Map::from_iter([("b".to_owned(), Value::Null), ("a".to_owned(), Value::Null)]);
     members.keys().is_sorted()
 });
 
-/// Writes a value so that only its meaning matters.
+/// Writes equal JSON values as equal bytes: objects by sorted names, every value with its kind.
 struct CanonicalWriter {
     hasher: SipHasher13,
     gathered: [u8; GATHER],
@@ -161,8 +164,9 @@ impl CanonicalWriter {
         }
     }
 
-    /// The same without recursion.
+    /// As [`Self::value`], without recursion; it writes the same bytes.
     fn deep(&mut self, value: &Value) {
+        // The list is a stack: children are pushed in reverse, so that they are popped in order.
         let mut left: Vec<(Option<&String>, &Value)> = vec![(None, value)];
         while let Some((name, value)) = left.pop() {
             if let Some(name) = name {
@@ -187,7 +191,7 @@ impl CanonicalWriter {
         }
     }
 
-    /// Objects by sorted names, at every depth.
+    /// Writes an object by sorted names, at every depth.
     fn object(&mut self, members: &Map<String, Value>) {
         self.members(members.iter(), *OBJECTS_ARE_SORTED);
     }
@@ -213,6 +217,7 @@ impl CanonicalWriter {
     }
 
     fn number(&mut self, number: &Number) {
+        // The kind separates 1 from 1.0, and an i64 from a u64 with the same bits.
         let (kind, bits) = match (number.as_i64(), number.as_u64(), number.as_f64()) {
             (Some(number), _, _) => (7, number.cast_unsigned()),
             (None, Some(number), _) => (8, number),
@@ -247,6 +252,8 @@ impl CanonicalWriter {
                 room.copy_from_slice(bytes);
                 self.length += bytes.len();
             }
+            // The piece is larger than the whole buffer, which was flushed just above: the order
+            // holds.
             None => {
                 self.hasher.write(bytes);
             }

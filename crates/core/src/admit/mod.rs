@@ -1,4 +1,5 @@
-//! Decides what is remembered between calls: the ledger, copies of answers, rates.
+//! Decides which state admission keeps between calls: the ledger of identical calls, cached
+//! responses and rate limits.
 
 #[cfg(feature = "pipeline")]
 pub(crate) mod cache;

@@ -1,5 +1,5 @@
-//! Decides whether a call keeps within a rate (GCRA): `count` per `per`, all of them at once at
-//! most.
+//! Decides whether a call keeps within a rate (GCRA): `count` calls per `per`, with `burst` of them
+//! at once at most.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::model::invalid::Invalid;
 use crate::model::policy::rate::Rate;
 use crate::time::clock::{Clock, Moment, nanos};
 
-/// One rate limit. Shared by reference; happy and rejecting paths touch one word.
+/// A rate limiter. Shared by reference; granting and refusing both touch one atomic word.
 ///
 /// ```
 /// # use seawall::{Clock, Rate, RateLimiter};
@@ -28,7 +28,7 @@ pub struct RateLimiter {
 }
 
 impl RateLimiter {
-    /// A limit that has seen no call yet.
+    /// A rate limiter that has seen no call yet, so the whole burst is free.
     pub fn new(rate: Rate, clock: &Clock) -> Result<Self, Invalid> {
         rate.validate()?;
         let cell = rate.cell();
@@ -36,7 +36,7 @@ impl RateLimiter {
         Ok(Self { arrival, clock: clock.clone() })
     }
 
-    /// Takes a place now, or tells how long until there is one.
+    /// Takes a permit now, or returns the wait until one is free.
     #[inline]
     pub fn check(&self) -> Result<(), Duration> {
         match self.arrival.book(self.clock.now().0, 0) {
@@ -45,25 +45,25 @@ impl RateLimiter {
         }
     }
 
-    /// Gives back a place that was taken for now and not used.
+    /// Gives a permit back that was taken for now and not used.
     pub(crate) fn give_back(&self) {
         self.arrival.give_back();
     }
 
-    /// How long one would wait who comes after `ahead` others that have not taken their places yet.
+    /// The wait of a call behind `ahead` others that have not taken their permits yet.
     pub(crate) fn wait_behind(&self, ahead: u32) -> Duration {
         Duration::from_nanos(self.arrival.wait(self.clock.now().0, u64::from(ahead)))
     }
 
-    /// Takes the next place if it comes within `patience`, and tells the wait until then.
-    /// A place whose caller leaves while waiting stays taken: giving it back could let two calls
-    /// share one moment.
+    /// Takes the next permit if it comes within `patience`, and returns the wait until then. A
+    /// caller that leaves while it waits does not give its permit back: two calls could then share
+    /// one moment.
     #[inline]
     pub fn book(&self, patience: Duration) -> Result<Duration, Duration> {
         self.book_at(self.clock.now(), patience)
     }
 
-    /// The same for one who knows the time.
+    /// As [`Self::book`], for a caller that has read the clock.
     #[inline]
     pub(crate) fn book_at(&self, now: Moment, patience: Duration) -> Result<Duration, Duration> {
         let wait = self.arrival.book(now.0, nanos(patience));

@@ -1,11 +1,11 @@
-//! Decides who gets the last token: a bounded count of thousandths that is never overdrawn.
+//! Decides which retry gets the last token: a bounded count in thousandths that is never overdrawn.
 
 use super::atomic::{AtomicU64, Ordering};
 
 /// One whole token.
 pub(crate) const TOKEN: u64 = 1000;
 
-/// A count between zero and `cap`; taking checks and takes in one step.
+/// A count between zero and `cap`; taking a token checks and subtracts in one atomic step.
 #[derive(Debug)]
 pub(crate) struct Balance {
     thousandths: AtomicU64,
@@ -29,7 +29,7 @@ impl Balance {
         self.thousandths.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enough).is_ok()
     }
 
-    /// What is left, in thousandths of a token.
+    /// The balance, in thousandths of a token.
     pub(crate) fn left(&self) -> u64 {
         self.thousandths.load(Ordering::Relaxed)
     }

@@ -1,11 +1,11 @@
-//! Decides whether a server can bear another retry: one budget per server, shared by retries and
-//! hedges.
+//! Decides whether a server can bear another retry: one retry budget per server, shared by retries
+//! and hedges.
 //!
-//! Every call deposits a share of a token; a retry takes a whole one when it is *scheduled*, so
-//! retries that sleep are already counted. Beside that a floor of retries a second is always there,
-//! so that low traffic can retry too. A token comes back when its retry is cancelled; a saved one
-//! also when it succeeds, while one of the floor is a place in a second, and its retry has taken
-//! it.
+//! Every call deposits a share of a token; a retry takes a whole token when it is *scheduled*, so
+//! retries that sleep in their backoff are already counted. A floor of retries per second is always
+//! available, so that low traffic can retry too. A token is returned when its retry is cancelled. A
+//! saved token is also returned when the retry succeeds; a token of the floor is a place in one
+//! second, which its retry has used.
 
 use super::balance::{Balance, TOKEN};
 use crate::admit::rate_limiter::RateLimiter;
@@ -33,7 +33,7 @@ pub struct RetryBudget {
 }
 
 impl RetryBudget {
-    /// A budget with nothing saved up yet.
+    /// A budget without savings.
     pub fn new(policy: BudgetPolicy, clock: &Clock) -> Result<Self, Invalid> {
         policy.validate()?;
         let floor = policy.floor_rate().map(|rate| RateLimiter::new(rate, clock)).transpose()?;
@@ -42,14 +42,14 @@ impl RetryBudget {
         Ok(Self { balance: Balance::new(0, u64::from(policy.saved) * TOKEN), deposit, floor })
     }
 
-    /// A call happened.
+    /// Deposits a call's share of a token.
     pub fn deposit(&self) {
         self.balance.add(self.deposit);
     }
 
-    /// Takes a token for a retry that is about to be scheduled; `None` when none is left.
+    /// Takes a token for a retry that is about to be scheduled; `None` if the budget is spent.
     pub fn withdraw(&self) -> Option<RetryToken<'_>> {
-        // Built only when granted: a token that is dropped unspent pays in.
+        // Built only when granted: dropping an unspent token deposits it.
         if self.balance.take() {
             return Some(RetryToken { budget: self, back_to: Some(TokenSource::Saved) });
         }
@@ -57,13 +57,14 @@ impl RetryBudget {
         floor.map(|_| RetryToken { budget: self, back_to: Some(TokenSource::Floor) })
     }
 
-    /// Whole retries saved up, beside the floor.
+    /// Whole retries saved up, without the floor.
     pub fn saved(&self) -> u64 {
         self.balance.left() / TOKEN
     }
 }
 
-/// A retry that is paid for. Dropped (cancelled, or refused before it was sent), it goes back.
+/// A retry that is paid for. Dropped (the retry was cancelled, or refused before it was sent), the
+/// token returns to the budget.
 #[derive(Debug)]
 #[must_use = "a token that is dropped goes back into the budget"]
 pub struct RetryToken<'a> {
@@ -71,7 +72,7 @@ pub struct RetryToken<'a> {
     back_to: Option<TokenSource>,
 }
 
-/// Where a token came from.
+/// The source of a token, to which it returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TokenSource {
     Saved,
@@ -79,12 +80,12 @@ enum TokenSource {
 }
 
 impl RetryToken<'_> {
-    /// The retry failed: the token is gone.
+    /// The retry failed: the token is spent.
     pub fn spend(mut self) {
         self.back_to = None;
     }
 
-    /// The retry worked: a saved token goes back, one of the floor was for this second.
+    /// The retry succeeded: a saved token returns; a token of the floor was for this second.
     pub fn worked(mut self) {
         self.back_to = self.back_to.filter(|source| *source == TokenSource::Saved);
     }

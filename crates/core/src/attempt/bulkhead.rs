@@ -1,5 +1,5 @@
-//! Decides how many attempts run at one server, or of one tool, at a time, and who waits in a line
-//! of bounded length.
+//! Decides how many attempts run at one server, or of one tool, at a time, and which others wait in
+//! a queue of bounded length.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use crate::model::invalid::Invalid;
 use crate::model::policy::bulkhead::BulkheadPolicy;
 use crate::time::deadline::within;
 
-/// All slots are taken, and the line is full or was too slow.
+/// All permits are taken, and the queue is full or was too slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("all slots are taken")]
 pub struct BulkheadFull;
 
-/// The slots of one server or tool: a bulkhead. First come, first served.
+/// The bulkhead of one server or tool: it limits concurrent attempts. First come, first served.
 ///
 /// ```
 /// # use seawall::{Bulkhead, BulkheadFull, BulkheadPolicy};
@@ -35,11 +35,11 @@ pub struct Bulkhead {
     line: WaitingLine,
 }
 
-/// One taken slot; dropped, it is free again.
+/// One permit of a bulkhead; dropping it frees the place.
 pub type BulkheadPermit<'a> = SemaphorePermit<'a>;
 
 impl Bulkhead {
-    /// All slots free.
+    /// A bulkhead with all permits free.
     pub fn new(policy: BulkheadPolicy) -> Result<Self, Invalid> {
         policy.validate()?;
         Ok(Self {
@@ -49,7 +49,7 @@ impl Bulkhead {
         })
     }
 
-    /// Takes a slot, waiting in line for as long as the policy and `remaining` allow.
+    /// Takes a permit, waiting in the queue for as long as the policy and `remaining` allow.
     pub async fn take(&self, remaining: Duration) -> Result<BulkheadPermit<'_>, BulkheadFull> {
         match self.try_take() {
             Some(slot) => Ok(slot),
@@ -57,7 +57,7 @@ impl Bulkhead {
         }
     }
 
-    /// Takes a slot if one is free now.
+    /// Takes a permit if one is free now.
     pub fn try_take(&self) -> Option<BulkheadPermit<'_>> {
         self.free.try_acquire().ok()
     }
@@ -70,12 +70,12 @@ impl Bulkhead {
         }
     }
 
-    /// Attempts running now.
+    /// Attempts in flight now.
     pub fn in_flight(&self) -> usize {
         as_count(self.policy.concurrency).saturating_sub(self.free.available_permits())
     }
 
-    /// Calls waiting in line now.
+    /// Calls waiting in the queue now.
     pub fn waiting(&self) -> usize {
         as_count(self.line.length())
     }

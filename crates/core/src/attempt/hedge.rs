@@ -1,8 +1,9 @@
-//! Decides when a slow read gets a second attempt beside it, and which of the two answers.
+//! Decides when a slow read gets a hedge, a second attempt beside the first, and which of the two
+//! answers.
 //!
-//! Read-only tools only. The second attempt is paid from the server's retry budget, once it is
-//! sent; without a token the first simply goes on. Whoever loses is dropped, which no breaker
-//! counts.
+//! Hedges are for read-only tools. The server's retry budget pays for the hedge once it is sent;
+//! without a token the first attempt goes on alone. The losing attempt is dropped, and no breaker
+//! counts it.
 
 use std::future::Future;
 use std::pin::pin;
@@ -14,11 +15,11 @@ use futures_util::future::{Either, select};
 use super::budget::{RetryBudget, RetryToken};
 use crate::model::policy::hedge::HedgePolicy;
 
-/// How many attempts are remembered, and how many are needed before anything is concluded.
+/// How many latencies a tool remembers, and how many it needs before it derives a hedge delay.
 const REMEMBERED: usize = 64;
 const NEEDED: usize = 16;
 
-/// How long a tool's recent attempts took.
+/// The latencies of a tool's recent attempts.
 #[derive(Debug, Default)]
 pub(crate) struct Latencies(Mutex<(Vec<Duration>, usize)>);
 
@@ -33,7 +34,7 @@ impl Latencies {
         }
     }
 
-    /// When to start the second attempt; `None` while too little is known.
+    /// The delay before the hedge; `None` while too few latencies are known.
     pub(crate) fn delay(&self, policy: HedgePolicy) -> Option<Duration> {
         let share = match policy {
             HedgePolicy::After(delay) => return Some(delay),
@@ -44,16 +45,16 @@ impl Latencies {
             return None;
         }
         recent.sort_unstable();
-        // The share is validated to lie between 0 and 1.
+        // The policy validated the share to lie between 0 and 1.
         let index = ((recent.len() as f64 * share) as usize).min(recent.len() - 1);
         recent.get(index).copied()
     }
 }
 
-/// Runs `first`, and after `delay` `second` beside it. The first success wins, and so does a
-/// failure that is final; if both fail otherwise, the first's failure is told. `second` gets the
-/// token and spends it when it is sent: from then on it is load in any case, and if it is refused
-/// here, it is none.
+/// Runs `first`, and after `delay` the hedge `second` beside it. The first success wins, and so
+/// does a final failure; if both fail otherwise, the failure of `first` is returned. `second` gets
+/// the token and spends it when the hedge is sent: from then on the hedge is load on the server. A
+/// hedge refused in this process is no load, and its token returns.
 pub(crate) async fn race<'b, T, E, S: Future<Output = Result<T, E>>>(
     delay: Duration,
     budget: &'b RetryBudget,
@@ -90,7 +91,7 @@ mod tests {
         result
     }
 
-    /// The same as a second attempt that is sent.
+    /// As above, for a hedge that is sent.
     async fn paid(
         token: RetryToken<'_>,
         ms: u64,

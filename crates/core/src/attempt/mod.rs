@@ -1,5 +1,5 @@
-//! Decides when an attempt may start, when a call is tried again, and how long it may take: each
-//! policy by itself, usable alone.
+//! Decides when an attempt may start, when a call is retried, and how long it may take: one
+//! resilience policy per file, each usable alone.
 
 mod balance;
 pub(crate) mod breaker;

@@ -1,5 +1,6 @@
-//! Decides who is next when a server's rate makes calls wait: first come, first served. Who leaves
-//! gives up a place in the line and no more: a turn is taken when it comes, never before.
+//! Decides which call goes next when a server's rate limit makes calls wait: first come, first
+//! served. A call that leaves the queue gives up its place only: it takes a permit of the rate when
+//! its turn comes, never before.
 
 use std::time::Duration;
 
@@ -12,12 +13,12 @@ use crate::model::policy::rate::Rate;
 use crate::time::clock::{Clock, Moment};
 use crate::time::deadline::within;
 
-/// The turns of one server.
+/// The queue in front of one server's rate limiter.
 #[derive(Debug)]
 pub(crate) struct RateQueue {
     limit: RateLimiter,
     line: WaitingLine,
-    /// Held by the one who is next.
+    /// Held by the call at the head of the queue.
     head: Semaphore,
 }
 
@@ -30,14 +31,14 @@ impl RateQueue {
         })
     }
 
-    /// Takes a turn if there is one now and nobody waits for it.
+    /// Takes a permit of the rate if one is free now and no call waits for it.
     #[inline]
     pub(crate) fn try_take(&self, now: Moment) -> bool {
         self.line.length() == 0 && self.limit.book_at(now, Duration::ZERO).is_ok()
     }
 
-    /// Waits in line for a turn. One that would not come within `patience` is not waited for: gives
-    /// the wait.
+    /// Waits in the queue for a permit of the rate. If the wait would exceed `patience`, refuses at
+    /// once and returns the wait.
     pub(crate) async fn take(&self, patience: Duration) -> Result<(), Duration> {
         let place = self.line.join();
         let wait = self.limit.wait_behind(place.ahead);
@@ -48,7 +49,8 @@ impl RateQueue {
     }
 
     async fn wait_in_line(&self) {
-        // Never closed.
+        // An error is impossible: the semaphore is never closed. Only the head polls the limiter,
+        // so a cancelled call drops its place and has booked nothing.
         let _head = self.head.acquire().await;
         while let Err(wait) = self.limit.check() {
             tokio::time::sleep(wait).await;

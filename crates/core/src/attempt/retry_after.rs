@@ -1,5 +1,5 @@
-//! Decides until when a server is left alone: the end of the pause that it asked for, in one atomic
-//! word.
+//! Decides until when a server gets no calls: the end of the pause that it asked for
+//! (`Retry-After`), in one atomic word.
 
 use super::atomic::{AtomicU64, Ordering};
 use crate::time::clock::Moment;
@@ -9,12 +9,12 @@ use crate::time::clock::Moment;
 pub(crate) struct ServerPause(AtomicU64);
 
 impl ServerPause {
-    /// Nothing is asked before `until`.
+    /// The server gets no call before `until`; a longer pause noted earlier stays.
     pub(crate) fn keep(&self, until: Moment) {
         self.0.fetch_max(until.0, Ordering::Relaxed);
     }
 
-    /// Whether a pause was asked for and is not known to be over.
+    /// The end of the pause, if the server asked for one that is not known to be over.
     #[inline]
     pub(crate) fn until(&self) -> Option<Moment> {
         match self.0.load(Ordering::Relaxed) {
@@ -23,9 +23,9 @@ impl ServerPause {
         }
     }
 
-    /// It is over, unless there was a longer one meanwhile.
+    /// The pause that ended at `until` is over, unless a longer one was noted meanwhile.
     pub(crate) fn end(&self, until: Moment) {
-        // Lost is only what somebody else changed.
+        // A failed exchange means that another thread noted a longer pause or ended this one.
         let _changed = self.0.compare_exchange(until.0, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 }

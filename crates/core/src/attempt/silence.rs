@@ -1,8 +1,8 @@
-//! Decides when attempts that were each given little time are evidence together: when they have
-//! waited in vain for as long as one with its full time would have.
+//! Decides when attempts with short timeouts count together as one failure: when they have waited
+//! without an answer for as long as one attempt with the full timeout would have.
 //!
-//! Neither a crowd that waits at the same time nor a few with long gaps between them add up: what
-//! counts is the shorter of the time they waited and the time since nobody was heard.
+//! Neither many concurrent attempts nor a few with long gaps between them add up: the rule takes
+//! the shorter of the time they waited and the time since the first of them began.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -11,25 +11,27 @@ use super::atomic::{AtomicBool, Ordering};
 use super::sync::{Mutex, MutexGuard};
 use crate::time::clock::Moment;
 
-/// Since when nothing was heard of a tool, and how long attempts have waited since.
+/// When the silence of a tool began, and how long attempts have waited since.
 #[derive(Debug, Default)]
 pub(crate) struct Silence {
-    /// Whether there is anything to forget. Changed under the lock only.
+    /// Whether a silence is noted. Changed under the lock only.
     is_noted: AtomicBool,
     noted: Mutex<Option<(Moment, Duration)>>,
 }
 
 impl Silence {
-    /// Something was heard.
+    /// The tool answered: the silence is over.
     #[inline]
     pub(crate) fn end(&self) {
+        // Relaxed: a silence noted at this very moment may outlive this answer, and the next answer
+        // ends it. Healthy traffic only reads.
         if self.is_noted.load(Ordering::Relaxed) {
             self.note(&mut self.lock(), None);
         }
     }
 
-    /// An attempt waited in vain from `began` to `now`. Whether that makes it `enough`; then the
-    /// next silence begins anew.
+    /// Notes that an attempt waited in vain from `began` to `now`. `true` if the silence has lasted
+    /// `enough`; then the next one starts from zero.
     pub(crate) fn is_long(&self, began: Moment, now: Moment, enough: Duration) -> bool {
         let mut noted = self.lock();
         let (since, waited) = noted.unwrap_or((began, Duration::ZERO));

@@ -1,5 +1,5 @@
-//! Decides what is told of an attempt: that it starts, and how it ends. Reads the clock only if
-//! somebody wants to know.
+//! Decides which events an attempt emits: its start and its end. Reads the clock only if a listener
+//! or the caller wants the elapsed time.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::model::failure::Cause;
 use crate::report::event::Event;
 use crate::time::clock::Moment;
 
-/// An attempt under way. Dropped, it was cancelled.
+/// An attempt in flight. Dropped before [`Self::stop`], it was cancelled.
 pub(crate) struct AttemptWatch<'a> {
     env: &'a Env,
     /// Server and tool.
@@ -18,7 +18,7 @@ pub(crate) struct AttemptWatch<'a> {
 }
 
 impl<'a> AttemptWatch<'a> {
-    /// `is_measured`: its time is wanted though nobody listens.
+    /// `is_measured`: the elapsed time is wanted even without listeners.
     pub(crate) fn start(
         env: &'a Env,
         names: (&'a str, &'a str),
@@ -34,9 +34,10 @@ impl<'a> AttemptWatch<'a> {
         Self { env, names, attempt, since: is_wanted.then(|| env.clock.now()) }
     }
 
-    /// Gives how long it took, if somebody wanted to know.
+    /// Ends the attempt; returns the elapsed time if it was measured.
     pub(crate) fn stop(mut self, cause: Option<Cause>) -> Option<Duration> {
         let took = self.tell(cause);
+        // Without a start `Drop` reports nothing, so the attempt is not reported as cancelled too.
         self.since = None;
         took
     }

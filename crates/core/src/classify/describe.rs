@@ -1,4 +1,4 @@
-//! Decides how an error of any type is brought before the classifier.
+//! Decides how an error of any type is turned into signals for the classifier.
 
 use std::error::Error;
 use std::io;
@@ -8,12 +8,12 @@ use crate::model::failure::Failure;
 use crate::model::signals::{FailureSignals, TransportFailure};
 use crate::time::deadline::Elapsed;
 
-/// An error that can tell what is known about it.
+/// An error that can list the facts known about it.
 pub trait Describe {
     /// The facts, for the classifier.
     fn signals(&self) -> FailureSignals;
 
-    /// What the error means. Override only for errors whose type already says it.
+    /// The meaning of the error. Override only for errors whose type already determines it.
     fn failure(&self, classifier: &Classifier) -> Failure {
         classifier.classify(&self.signals())
     }

@@ -1,7 +1,8 @@
-//! Decides what a failure means: the only place where meaning is given to an error.
+//! Decides the meaning of a failure: the only place that turns facts of an error into a cause and a
+//! disposition.
 //!
 //! Structured signals come first (transport, process, HTTP status, JSON-RPC code, body), text last.
-//! Loading a server and calling a tool read the same rules; only their conclusions differ where
+//! Loading a server and calling a tool use the same rules; their dispositions differ only where
 //! [`Verdict::when_loading`] says so.
 
 mod describe;
@@ -38,50 +39,52 @@ pub struct Classifier {
     extra: Vec<Rule>,
 }
 
-/// Nobody knows this text: it is not retried.
+/// No rule fits the text: the failure is not retried.
 const UNKNOWN: Verdict = Verdict::new(Cause::Misbehaved, Disposition::Permanent);
 
 impl Classifier {
-    /// The built-in rules only.
+    /// A classifier with the built-in rules only.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a rule that is asked before the built-in ones, after those added earlier. A 401 or 403
-    /// that says no in words stays a denial. A rule that could fit everything or nothing is
-    /// refused.
+    /// Adds a rule, tried before the built-in ones and after the rules added earlier. A 401 or 403
+    /// that denies in words stays a denial. A rule that fits everything or nothing is rejected.
     pub fn with_rule(mut self, rule: Rule) -> Result<Self, Invalid> {
         rule.validate().map_err(|error| error.within(&format!("rule \"{}\"", rule.name)))?;
         self.extra.push(rule);
         Ok(self)
     }
 
-    /// What a failed attempt of a call means.
+    /// The meaning of a failed attempt of a call.
     pub fn classify(&self, signals: &FailureSignals) -> Failure {
         let (verdict, status) = self.verdict(signals);
         failure(signals, verdict, verdict.disposition, status)
     }
 
-    /// What a failed attempt to load a server means.
+    /// The meaning of a failed attempt to load a server.
     pub fn classify_load(&self, signals: &FailureSignals) -> Failure {
         let (verdict, status) = self.verdict(signals);
         failure(signals, verdict, verdict.when_loading, status)
     }
 
-    /// What a tool's own error result carries, if it plainly carries a transient upstream failure.
-    /// Everything else a tool says is an answer, and an answer proves liveness.
+    /// The upstream failure that a tool's own error result reports, if it plainly reports a
+    /// transient one. Any other error of a tool is an answer, and an answer proves that the server
+    /// is alive.
     pub fn classify_soft(&self, text: &str) -> Option<Failure> {
         let signals = FailureSignals::text(text).with_sent(Sent::Yes);
         let prepared = Prepared::new([text]);
         let status = prepared.status();
         let verdict = self.first(rules::soft(), &signals, status, &prepared)?.verdict;
+        // A verdict's `not_executed` speaks of a request that its server rejected. Here the tool
+        // has run and reports that rejection, so `Sent::Yes` of the signals must stand.
         let verdict = Verdict { sent: None, ..verdict };
         (verdict.disposition == Disposition::Transient)
             .then(|| failure(&signals, verdict, verdict.disposition, status))
     }
 
-    /// What an error means that an operator's pattern found in an answer. Who may pass is retried;
-    /// the rest is the caller's fault.
+    /// The meaning of an error that an operator's pattern found in an answer. A transient error is
+    /// retried; any other error is the caller's fault.
     #[cfg(feature = "pipeline")]
     pub(crate) fn classify_found(&self, found: &FoundError<'_>) -> Failure {
         let signals = FailureSignals::text(&found.words).with_sent(Sent::Yes);
@@ -94,7 +97,7 @@ impl Classifier {
         })
     }
 
-    /// Whether the text hides what happened, so that a load should probe once more.
+    /// Whether the text hides the real cause, so that a load should probe once more.
     pub(crate) fn is_opaque(&self, signals: &FailureSignals) -> bool {
         rules::is_opaque(signals, &Prepared::new([signals.message.as_str()]))
     }
@@ -102,7 +105,7 @@ impl Classifier {
     fn verdict(&self, signals: &FailureSignals) -> (Verdict, Option<u16>) {
         let text =
             Prepared::new([signals.message.as_str(), signals.body.as_deref().unwrap_or_default()]);
-        // A code that blames the caller is a fact; a status in its text is not.
+        // A JSON-RPC code that blames the caller is a fact; a status in its text is not.
         let is_callers_fault = || rules::is_callers_fault(signals, &text);
         let status = signals.status.or_else(|| text.status().filter(|_| !is_callers_fault()));
         let rule = self.first(built_in(), signals, status, &text);
@@ -111,7 +114,7 @@ impl Classifier {
         (verdict, status)
     }
 
-    /// The first rule that fits: of the operator's, unless somebody said no, then of these.
+    /// The first rule that fits: of the operator's, unless the text is a denial, then of `rules`.
     fn first<'a>(
         &'a self,
         rules: impl Iterator<Item = &'a Rule>,
@@ -124,11 +127,11 @@ impl Classifier {
     }
 }
 
-/// What the facts prove about execution. Words in an error can speak of a later step of a tool that
-/// has already acted, so they prove nothing: where they explain a refusal, the refusal is proof
-/// without them; where they let an attempt be repeated that its status or code alone would not let,
-/// nothing is proven any more. Nor is anything proven against somebody who knows that the server
-/// acted.
+/// The proof that the facts give about execution. Words in an error can speak of a later step of a
+/// tool that has already acted, so words prove nothing. Where words explain a rejection, the status
+/// or code proves it without them. Where words make an attempt retryable that its status or code
+/// alone would not, nothing is proven any more. Nor is anything proven against a transport that
+/// knows that the server acted.
 fn proven(
     rule: &Rule,
     signals: &FailureSignals,
@@ -152,7 +155,7 @@ fn proven(
     }
 }
 
-/// Whether what a test looks at is a fact, and not words. A text is one only if it consists of its
+/// Whether a test looks at a fact and not at words. A text is a fact only if it consists of its
 /// status.
 fn is_fact(test: &Test, signals: &FailureSignals) -> bool {
     match test {
@@ -164,7 +167,8 @@ fn is_fact(test: &Test, signals: &FailureSignals) -> bool {
     }
 }
 
-/// The text as it came: an address or a name in it says more than the status does.
+/// Whether the message, as it came, is nothing but a status: an address or a name in it would say
+/// more than the status does.
 fn consists_of_status(signals: &FailureSignals) -> bool {
     let is_read_whole = signals.message.len() <= text::READ;
     signals.code.is_none()
@@ -191,8 +195,8 @@ fn failure(
     }
 }
 
-/// The text of a failure. Where the transport says nothing either, nobody is left with an empty
-/// text.
+/// The text of a failure, without credentials. Where the text is empty and no transport failure
+/// explains it, a fixed text stands in.
 fn told(signals: &FailureSignals) -> String {
     let is_silent = signals.message.chars().all(|c| c.is_whitespace() || c.is_control());
     if is_silent && signals.transport.is_none() {
@@ -201,13 +205,13 @@ fn told(signals: &FailureSignals) -> String {
     without_credentials(&signals.message)
 }
 
-/// What a failed attempt means, by the built-in rules.
+/// The meaning of a failed attempt, by the built-in rules.
 pub fn classify(signals: &FailureSignals) -> Failure {
     Classifier::new().classify(signals)
 }
 
-/// Whether a server that failed to load with this text is starting, broken or closed to us.
-/// An explicit `status` outranks one that the text names; an ambiguous 403 is a denial.
+/// Whether a server that failed to load with this text is starting, broken or denies access. An
+/// explicit `status` outranks a status in the text; an ambiguous 403 is a denial.
 pub fn classify_load_error(message: &str, status: Option<u16>) -> Disposition {
     let signals = FailureSignals { status, ..FailureSignals::text(message) };
     Classifier::new().classify_load(&signals).disposition

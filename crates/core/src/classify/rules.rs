@@ -1,5 +1,5 @@
-//! Decides, in order, what each known signal of a failure means. Rules are data: the first that
-//! fits wins.
+//! Decides, in order, the meaning of each known signal of a failure. Rules are data: the first rule
+//! that fits wins.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::model::signals::{FailureSignals, TransportFailure};
 /// A list of phrases; see [`crate::classify::Prepared::says`].
 pub type Phrases = Cow<'static, [Cow<'static, str>]>;
 
-/// One thing a rule looks at.
+/// One condition of a rule.
 #[derive(Clone, Debug)]
 pub enum Test {
     /// The transport failed in one of these ways.
@@ -25,59 +25,60 @@ pub enum Test {
     Code(i64, i64),
     /// The request belonged to a session the server had issued.
     InSession,
-    /// The server named a pause.
+    /// The server asked for a pause.
     AsksToWait,
     /// The text or the body contains one of these phrases.
     Says(Phrases),
-    /// The same of one of the first right before one of the second: `timeout`, `must`.
+    /// The text or the body contains a phrase of the first list right before a phrase of the
+    /// second: `timeout`, `must`.
     SaysOf(Phrases, Phrases),
 }
 
-/// What a rule concludes.
+/// The conclusion of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Why it failed.
+    /// Why the attempt failed.
     pub cause: Cause,
-    /// What a call may do about it.
+    /// Whether a call may be retried.
     pub disposition: Disposition,
-    /// What loading a server may do about it, where that differs.
+    /// Whether loading a server may be retried, where that differs.
     pub when_loading: Disposition,
-    /// What the signal proves about execution, where it is a fact and not only words; `None` leaves
-    /// it to the transport.
+    /// The proof about execution, which only facts give, not words; `None` leaves it to the
+    /// transport.
     pub sent: Option<Sent>,
 }
 
 impl Verdict {
-    /// The same for calls and loading; leaves `sent` to the transport.
+    /// A verdict with the same disposition for calls and loading; leaves `sent` to the transport.
     pub const fn new(cause: Cause, disposition: Disposition) -> Self {
         Self { cause, disposition, when_loading: disposition, sent: None }
     }
 
-    /// The signal proves that the server did not act.
+    /// Adds that the signal proves that the server did not execute the request.
     pub const fn not_executed(mut self) -> Self {
         self.sent = Some(Sent::Never);
         self
     }
 
-    /// Nobody is there: worth another try for a call, final for one loading.
+    /// No server at the address: transient for a call, permanent for a load.
     pub(super) const fn nobody_there() -> Self {
         Self { when_loading: Disposition::Permanent, ..transient(Cause::Network).not_executed() }
     }
 }
 
-/// One rule: if every test holds, the verdict does.
+/// One rule: if every test holds, its verdict applies.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// Its name, for `explain` and tests.
+    /// The rule's name, for `explain` and tests.
     pub name: Cow<'static, str>,
-    /// All of these must hold.
+    /// The conditions; all of them must hold.
     pub tests: Cow<'static, [Test]>,
-    /// Then this is so.
+    /// The conclusion.
     pub verdict: Verdict,
 }
 
 impl Rule {
-    /// A rule of the operator's: a text or body with one of `phrases` means `verdict`.
+    /// A rule of the operator: a text or body with one of `phrases` means `verdict`.
     pub fn phrases(
         name: impl Into<String>,
         phrases: impl IntoIterator<Item = impl Into<String>>,
@@ -91,7 +92,7 @@ impl Rule {
         }
     }
 
-    /// Checks that it looks at something, and that something could fit it.
+    /// Checks that the rule has conditions, and that some failure can meet them.
     pub fn validate(&self) -> Result<(), Invalid> {
         if self.tests.is_empty() {
             return Err(Invalid::new("tests", "must not be empty, or it would fit everything"));
@@ -118,7 +119,7 @@ impl Rule {
         }
     }
 
-    /// Whether every test holds. `status` is the explicit one or the one the text names.
+    /// Whether every test holds. `status` is the explicit status or the one in the text.
     pub fn fits(&self, signals: &FailureSignals, status: Option<u16>, text: &Prepared) -> bool {
         self.tests.iter().all(|test| match test {
             Test::Transport(kinds) => signals.transport.is_some_and(|kind| kinds.contains(&kind)),
@@ -163,7 +164,7 @@ macro_rules! says {
 }
 pub(super) use says;
 
-/// What the transport and the process table know outranks everything that was said.
+/// Facts of the transport and of the process outrank every text.
 const FACTS: &[Rule] = &[
     rule(
         "nobody there",
@@ -230,14 +231,14 @@ const FACTS: &[Rule] = &[
     rule("exited", &[Test::Exited], transient(Cause::Network)),
 ];
 
-/// A server that forgot a session did not act on the request.
+/// A server that forgot the session did not execute the request.
 const SESSION: &[Rule] = &[rule(
     "session gone",
     &[Test::Status(404, 404), Test::InSession],
     transient(Cause::SessionLost).not_executed(),
 )];
 
-/// Words by which somebody says no.
+/// Phrases of a denial.
 const SAYS_NO: Test = says!(
     "external authorization failed",
     "authorization failed",
@@ -247,8 +248,8 @@ const SAYS_NO: Test = says!(
     "missing or invalid signed agent context"
 );
 
-/// A 401 or 403 that says no in words is a denial, whatever else it says; no operator's rule is
-/// asked.
+/// A 401 or 403 with a phrase of denial is a denial, regardless of the rest of its text; operators'
+/// rules are not tried.
 const DENIED: &[Rule] = &[
     rule(
         "unauthorized in words",
@@ -262,7 +263,7 @@ const DENIED: &[Rule] = &[
     ),
 ];
 
-/// Other 401 and 403 are denials unless somebody plainly says that the authorizer itself failed.
+/// Other 401 and 403 are denials, unless the text plainly says that the authorizer itself failed.
 const AUTHORIZATION: &[Rule] = &[
     rule(
         "authorizer failed",
@@ -281,6 +282,7 @@ const AUTHORIZATION: &[Rule] = &[
         ],
         transient(Cause::Misbehaved),
     ),
+    // Before the plain 403: GitHub, for one, throttles with a 403 and `Retry-After`.
     rule(
         "throttled as forbidden",
         &[Test::Status(403, 403), Test::AsksToWait],
@@ -295,14 +297,14 @@ const AUTHORIZATION: &[Rule] = &[
     rule("forbidden", &[Test::Status(403, 403)], denied(Cause::Denied).not_executed()),
 ];
 
-/// JSON-RPC codes whose meaning the protocol fixes as the caller's fault.
+/// JSON-RPC codes that the protocol defines as the caller's fault.
 const CALLERS_FAULT: &[Rule] = &[
     rule(
         "unknown tool",
         &[Test::Code(-32602, -32600), says!("unknown tool*", "no such tool*")],
         permanent(Cause::UnknownTool).not_executed(),
     ),
-    // As the official TypeScript SDK says it.
+    // The words of the official TypeScript SDK.
     rule(
         "tool not found",
         &[Test::Code(-32602, -32602), says!("tool"), says!("not found")],
@@ -339,12 +341,12 @@ const STATUS: &[Rule] = &[
     ),
     rule("request timeout", &[Test::Status(408, 408)], transient(Cause::Timeout)),
     rule("too early", &[Test::Status(425, 425)], transient(Cause::Misbehaved).not_executed()),
-    // Written by a proxy whose client or server hung up: what the request did by then nobody knows.
+    // Written by a proxy whose client or server hung up: the fate of the request is unknown.
     rule("closed without an answer", &[Test::Status(444, 444)], transient(Cause::Cancelled)),
     rule("left the balancer", &[Test::Status(460, 460)], transient(Cause::Cancelled)),
     rule("left the proxy", &[Test::Status(499, 499)], transient(Cause::Cancelled)),
-    // Said before anybody looks at what is asked: the place, the method, the size, the form of a
-    // request.
+    // Sent before the server looks at the content of a request: its place, method, size or form is
+    // wrong.
     rule("not here", &[Test::Status(404, 407)], permanent(Cause::InvalidInput).not_executed()),
     rule("no length", &[Test::Status(411, 411)], permanent(Cause::InvalidInput).not_executed()),
     rule(
@@ -367,13 +369,13 @@ const STATUS: &[Rule] = &[
         &[Test::Status(431, 431)],
         permanent(Cause::InvalidInput).not_executed(),
     ),
-    // 400, 409, 422 and the like can be the end of work that was begun.
+    // 400, 409, 422 and the like can also come after work was begun.
     rule("client error", &[Test::Status(400, 499)], permanent(Cause::InvalidInput)),
     rule("gateway timeout", &[Test::Status(504, 504)], transient(Cause::Timeout)),
     rule("server error", &[Test::Status(500, 599)], transient(Cause::Misbehaved)),
 ];
 
-/// JSON-RPC codes that speak of the server, where the text named no status.
+/// JSON-RPC codes that blame the server, where the text has no status.
 const CODES: &[Rule] = &[
     rule(
         "local timeout of an SDK",
@@ -383,7 +385,7 @@ const CODES: &[Rule] = &[
     rule("internal error", &[Test::Code(-32603, -32603)], transient(Cause::Misbehaved)),
 ];
 
-/// The built-in rules, in the order in which they are asked.
+/// The built-in rules, in the order in which they are tried.
 pub fn built_in<'a>() -> impl Iterator<Item = &'a Rule> {
     [FACTS, SESSION, DENIED, AUTHORIZATION, CALLERS_FAULT, STATUS, CODES, WORDS, ANSWERED]
         .into_iter()
@@ -395,17 +397,17 @@ pub(crate) fn soft<'a>() -> impl Iterator<Item = &'a Rule> {
     [STATUS, SOFT].into_iter().flatten()
 }
 
-/// Whether the protocol itself says that the caller is at fault.
+/// Whether a JSON-RPC code itself says that the caller is at fault.
 pub(crate) fn is_callers_fault(signals: &FailureSignals, text: &Prepared) -> bool {
     CALLERS_FAULT.iter().any(|rule| rule.fits(signals, None, text))
 }
 
-/// Whether a 401 or 403 says no in words.
+/// Whether a 401 or 403 is a denial in words.
 pub(crate) fn is_denied(signals: &FailureSignals, status: Option<u16>, text: &Prepared) -> bool {
     DENIED.iter().any(|rule| rule.fits(signals, status, text))
 }
 
-/// Whether a text hides what happened, so that a probe should ask again.
+/// Whether a text hides the real cause, so that a probe should ask again.
 pub(crate) fn is_opaque(signals: &FailureSignals, text: &Prepared) -> bool {
     let bare = signals.status.is_none() && signals.transport.is_none();
     bare && OPAQUE

@@ -1,7 +1,7 @@
-//! Decides which number in a text is an HTTP status: one with a sign that it is, never an id, a
-//! port or a line.
+//! Decides which number in a text is an HTTP status: a number with a sign of it, never an id, a
+//! port or a line number.
 
-/// Words right before a number that make it a status whatever follows.
+/// Words right before a number that make it a status, regardless of the next word.
 const SIGNS: &[&str] = &[
     "http",
     "https",
@@ -14,17 +14,17 @@ const SIGNS: &[&str] = &[
     "errorcode",
     "response_code",
 ];
-/// Words right before a number that make it a status unless it counts what follows: `Error: 500
-/// rows are locked`.
+/// Words right before a number that make it a status, unless the number counts the next word:
+/// `Error: 500 rows are locked`.
 const WEAK_SIGNS: &[&str] = &["error", "response"];
-/// Who says a status without a name, as over HTTP/2: `GitHub API: 503`.
+/// Speakers that say a status without its name, as over HTTP/2: `GitHub API: 503`.
 const SPEAKERS: &[&str] = &["api"];
 /// Words after a number that it cannot count.
 const NOT_COUNTED: &[&str] = &[
     "error", "response", "status", "client", "server", "from", "for", "on", "at", "while", "when",
     "during", "no",
 ];
-/// What statuses are called, longer names first.
+/// The names of statuses, longer names first.
 const REASONS: &[(u16, &[&str])] = &[
     (400, &["bad request"]),
     (401, &["unauthorized"]),
@@ -60,13 +60,13 @@ const REASONS: &[(u16, &[&str])] = &[
     (504, &["gateway timeout", "gateway time-out"]),
     (529, &["overloaded"]),
 ];
-/// What may stand around a number that is a status.
+/// Characters that may stand around a status.
 const AROUND: &[char] = &[
     '(', ')', '[', ']', '<', '>', '"', '\'', '`', '*', ':', ',', ';', '.', '!', '?', '-', '–', '—',
 ];
-/// Words with which a text begins to ask for a pause.
+/// Words that begin a request for a pause.
 const ASKS: &[&str] = &["please", "retry", "retry-after", "retry_after", "try", "wait"];
-/// Words that such a text goes on with, beside numbers.
+/// Words that continue such a request, beside numbers.
 const PAUSE: &[&str] = &[
     "again",
     "later",
@@ -85,9 +85,9 @@ const PAUSE: &[&str] = &[
     "minutes",
 ];
 
-/// The first status in a prepared text. Its parts are texts of their own.
+/// The first status in a prepared text. Each line is a text of its own.
 pub(super) fn find(text: &str) -> Option<u16> {
-    // The members of a JSON object are words of their own.
+    // The members of a JSON object are separate words.
     let text = text.replace(['{', '}'], " ").replace(",\"", ", \"");
     text.lines().find_map(|part| {
         let words: Vec<&str> = part.split(' ').filter(|word| !word.is_empty()).collect();
@@ -96,19 +96,19 @@ pub(super) fn find(text: &str) -> Option<u16> {
     })
 }
 
-/// `status`, `error`, `http/1.1`: a word that says that a status follows, and nothing else.
+/// Whether a word only announces a status: `status`, `error`, `http/1.1`.
 pub(super) fn is_label(word: &str) -> bool {
     is_sign(word) || WEAK_SIGNS.contains(&word) || word == "code"
 }
 
-/// Whether a text consists of its status: labels, the number, what it is called, and when to come
-/// back.
+/// Whether a text consists of its status: labels, the number, its name, and a request for a pause.
 pub(super) fn is_all(text: &str) -> bool {
     let text = text.to_lowercase();
     let words = text
         .split(|c: char| !c.is_alphanumeric() && !"-_/.".contains(c))
         .map(|word| word.trim_matches('.'));
     let words: Vec<&str> = words.filter(|word| word.contains(char::is_alphanumeric)).collect();
+    // Without a number from 400 to 599 there is no status.
     let Some((at, status)) =
         words.iter().enumerate().find_map(|(at, word)| Some((at, number(word)?)))
     else {
@@ -120,7 +120,7 @@ pub(super) fn is_all(text: &str) -> bool {
     without_name(&words[..at], status).is_empty() && rest.first().is_none_or(asks) && is_pause
 }
 
-/// The words without the labels and the name of a status that they begin with.
+/// The words without the labels and the status name at their beginning.
 fn without_name<'a, 'b>(words: &'a [&'b str], status: u16) -> &'a [&'b str] {
     let is_label = |word: &&&str| is_label(word) || ["client", "server"].contains(*word);
     let words = &words[words.iter().take_while(is_label).count()..];
@@ -128,7 +128,7 @@ fn without_name<'a, 'b>(words: &'a [&'b str], status: u16) -> &'a [&'b str] {
     &words[words.iter().take_while(is_label).count()..]
 }
 
-/// `30`, `1.5s`, `500ms`.
+/// Whether a word is a time: `30`, `1.5s`, `500ms`.
 fn is_span(word: &str) -> bool {
     let number = word.trim_end_matches("ms").trim_end_matches('s');
     !number.is_empty() && number.chars().all(|c| c.is_ascii_digit() || c == '.')
@@ -146,7 +146,7 @@ fn clean(word: &str) -> &str {
     word.trim_matches(|c: char| !c.is_alphanumeric() && c != '_')
 }
 
-/// How many words there are of a name of the status, if they begin with one.
+/// How many leading words are a name of the status.
 fn named(words: &[&str], status: u16) -> usize {
     let names =
         REASONS.iter().find(|(known, _)| *known == status).map_or(&[][..], |(_, names)| names);
@@ -157,8 +157,8 @@ fn named(words: &[&str], status: u16) -> usize {
     names.iter().find(begins).map_or(0, |name| name.split(' ').count())
 }
 
-/// The status at this place, if there is a sign of one. A number that `leads` has nothing but
-/// labels before it.
+/// The status at this place, if there is a sign of one. A number that `leads` has only labels
+/// before it.
 fn status_at(words: &[&str], at: usize, leads: bool) -> Option<u16> {
     let word = words[at].trim_matches(AROUND);
     // `code=503` and `status:503` carry their label.
@@ -170,12 +170,14 @@ fn status_at(words: &[&str], at: usize, leads: bool) -> Option<u16> {
     let mut before = label.into_iter().chain(words[..at].iter().rev().copied());
     let (last, earlier) = (before.next().unwrap_or_default(), before.next().unwrap_or_default());
     let is_sure = match clean(last) {
+        // `exit status 500` is a process's exit status.
         "status" => clean(earlier) != "exit",
         "code" => is_sign(clean(earlier)),
         word => is_sign(word),
     };
     let is_likely = match clean(last) {
-        // Not a zip code, nor that of an exit.
+        // A bare `code` counts at the start of a clause or behind a weak sign, so a zip code and an
+        // exit code do not.
         "code" => {
             let opens = !last.starts_with(char::is_alphanumeric)
                 || !earlier.ends_with(char::is_alphanumeric);

@@ -1,4 +1,4 @@
-//! What each kind of signal means, and what words must not be taken for.
+//! Tests the meaning of each kind of signal, and the words that must not be mistaken for one.
 
 use std::io;
 use std::time::Duration;
@@ -411,7 +411,8 @@ fn every_rule_has_its_own_name_and_can_fire() {
         }
         let text = Prepared::new([signals.message.as_str()]);
         let first = built_in().find(|candidate| candidate.fits(&signals, signals.status, &text));
-        // A 403 needs no words to be tried against the broader range of the rule before it.
+        // The test compares verdicts, not names: an earlier rule with the same verdict may fit
+        // first.
         assert!(rule.fits(&signals, signals.status, &text), "{} never fits", rule.name);
         assert_eq!(first.map(|rule| rule.verdict), Some(rule.verdict), "{} is shadowed", rule.name);
     }

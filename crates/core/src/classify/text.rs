@@ -1,4 +1,5 @@
-//! Decides what an error text says, without being fooled by addresses, ids and names in it.
+//! Decides which phrases and statuses an error text contains, without being fooled by addresses,
+//! ids and names in it.
 //!
 //! URLs, host names and paths are removed first, for phrases also names in quotes. Phrases match
 //! whole words; a phrase that ends in `*` allows more letters.
@@ -8,14 +9,14 @@ use std::borrow::Cow;
 use super::status;
 use crate::model::sanitize::beginning;
 
-/// No more than this is read of a text: what went wrong is said at its beginning.
+/// How many bytes of a text are read: error texts say the cause at the beginning.
 pub(super) const READ: usize = 8 * 1024;
 
 /// A text made ready for matching: lower case, no addresses, single spaces.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     text: String,
-    /// The same without names in quotes.
+    /// The same text without names in quotes.
     words: String,
 }
 
@@ -43,7 +44,7 @@ impl Prepared {
         Self { words: without_names(&prepared) + &marks, text: prepared }
     }
 
-    /// Whether the text contains `phrase` as whole words. A phrase without any is said nowhere.
+    /// Whether the text contains `phrase` as whole words. A phrase without a word is never found.
     pub fn says(&self, phrase: &str) -> bool {
         if is_blank(phrase) {
             return false;
@@ -51,7 +52,7 @@ impl Prepared {
         self.after(phrase).next().is_some()
     }
 
-    /// Whether the text contains `first`, and right after it, or after a colon, one of `second`.
+    /// Whether the text contains `first` and, right after it or after a colon, one of `second`.
     pub fn says_of(&self, first: &str, second: &[impl AsRef<str>]) -> bool {
         if is_blank(first) {
             return false;
@@ -69,7 +70,7 @@ impl Prepared {
         })
     }
 
-    /// What follows each place where the text contains `phrase` as whole words.
+    /// The rest of the text after each place where it contains `phrase` as whole words.
     fn after<'a>(&'a self, phrase: &str) -> impl Iterator<Item = &'a str> + use<'a> {
         let open_ended = phrase.ends_with('*');
         let phrase = phrase.trim_end_matches('*').to_lowercase();
@@ -78,7 +79,8 @@ impl Prepared {
             loop {
                 let start = from + self.words[from..].find(&phrase)?;
                 from = start + phrase.len();
-                // What stands before is asked first: the letters after a phrase are looked at once.
+                // The cheap check of the character before comes first, so the letters after a
+                // phrase are read only once.
                 if self.words[..start].ends_with(is_name_char) {
                     continue;
                 }
@@ -98,22 +100,23 @@ impl Prepared {
     }
 }
 
-/// How a text says in words what others say with gRPC's code.
+/// The phrase that stands for gRPC's code `UNAVAILABLE` in the prepared text.
 const UNAVAILABLE: &str = "code = unavailable";
 
-/// `UNAVAILABLE:`, `StatusCode.UNAVAILABLE`: in capitals it is gRPC's code, in small letters it can
-/// be a room.
+/// Whether a word is gRPC's code: `UNAVAILABLE:`, `StatusCode.UNAVAILABLE`. In capitals it is the
+/// code, in lower case it can be a room.
 fn is_unavailable(word: &str) -> bool {
     let bare = word.trim_matches(|c: char| !c.is_alphanumeric());
     bare.rsplit('.').next() == Some("UNAVAILABLE")
 }
 
-/// Whether there is no word in a phrase.
+/// Whether a phrase contains no word.
 pub(super) fn is_blank(phrase: &str) -> bool {
     phrase.trim_matches(['*', ' ']).is_empty()
 }
 
-/// `timeout_report`, `timeout-svc` and `non-timeout` are names, not timeouts.
+/// Whether a character can be part of a name: `timeout_report`, `timeout-svc` and `non-timeout` are
+/// names, not timeouts.
 fn is_name_char(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '-'
 }
@@ -121,8 +124,9 @@ fn is_name_char(c: char) -> bool {
 /// A longer piece in quotes is no name.
 const LONGEST_NAME: usize = 300;
 
-/// A piece in quotes right after a word (``field `timeout` ``), or that begins a sentence, names
-/// something. After a colon, a bracket or the like it is what somebody says, and stays.
+/// The text without names in quotes. A piece in quotes right after a word (``field `timeout` ``),
+/// or at the beginning of a sentence, is a name. After a colon, a bracket or the like it is quoted
+/// speech, and stays.
 fn without_names(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut done = 0;
@@ -143,7 +147,7 @@ fn without_names(text: &str) -> String {
     kept + &text[done..]
 }
 
-/// Where a piece in quotes ends: the apostrophe of `it's` does not end one.
+/// The end of a piece in quotes: the apostrophe of `it's` does not end one.
 fn closing(inside: &str, quote: &str) -> Option<usize> {
     let near = inside.char_indices().nth(LONGEST_NAME).map_or(inside, |(end, _)| &inside[..end]);
     near.match_indices(quote)
@@ -151,7 +155,7 @@ fn closing(inside: &str, quote: &str) -> Option<usize> {
         .find(|at| !inside[at + 1..].starts_with(char::is_alphanumeric))
 }
 
-/// The word without any address in it. What stands before and after an address is kept.
+/// The word without any address in it. The characters before and after an address are kept.
 fn without_address(word: &str) -> Cow<'_, str> {
     let bare = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '[' && c != ']');
     if word.contains("://") {
@@ -163,7 +167,8 @@ fn without_address(word: &str) -> Cow<'_, str> {
     without_path(word).map_or(Cow::Borrowed(word), Cow::Owned)
 }
 
-/// `/etc/timeout`, `~/x`, `src/timeout.rs:503`: what stands around such a path.
+/// The characters around a path such as `/etc/timeout`, `~/x`, `src/timeout.rs:503`; `None` if the
+/// word is no path.
 fn without_path(word: &str) -> Option<String> {
     const AROUND: [char; 12] = ['"', '\'', '`', '(', ')', '[', ']', '<', '>', ':', ',', ';'];
     let opened = word.trim_start_matches(AROUND);
@@ -176,7 +181,7 @@ fn without_path(word: &str) -> Option<String> {
     is_path.then(|| word.replacen(path, "", 1))
 }
 
-/// Cuts every URL from its scheme to whatever ends it.
+/// Cuts every URL from its scheme to the character that ends it.
 fn without_urls(word: &str) -> String {
     let mut kept = String::new();
     let mut rest = word;
@@ -194,8 +199,8 @@ fn without_urls(word: &str) -> String {
     kept + rest
 }
 
-/// `api.example.com`, `10.0.0.1:502`, `localhost:8080/mcp`: a dotted name or a port number after a
-/// name.
+/// Whether a word is a host: a dotted name, or a name with a port number, such as
+/// `api.example.com`, `10.0.0.1:502`, `localhost:8080/mcp`.
 fn is_host(word: &str) -> bool {
     let authority = word.split('/').next().unwrap_or(word);
     let (host, port) = match authority.rsplit_once(':') {
@@ -221,14 +226,14 @@ fn is_host(word: &str) -> bool {
 
 /// Longer endings of host names; other long words behind a dot are code, as in `socket.timeout`.
 const LONG_ENDINGS: &[&str] = &[
-    // Those that only a private network knows.
+    // Endings for private networks.
     "internal",
     "intranet",
     "localdomain",
     "localhost",
     "example",
     "invalid",
-    // Those that many register.
+    // Endings that many register.
     "academy",
     "business",
     "capital",
@@ -268,7 +273,7 @@ const LONG_ENDINGS: &[&str] = &[
 ];
 /// Endings that are also written in capitals.
 const IN_CAPITALS: &[&str] = &["com", "corp", "home", "lan", "local", "net", "org"];
-/// What begins a sentence before which a blank is missing: `timed out.please`.
+/// Words that begin a sentence whose leading blank is missing: `timed out.please`.
 const BEGINS_A_SENTENCE: &[&str] = &[
     "and", "but", "check", "it", "no", "please", "retry", "see", "so", "the", "then", "there",
     "this", "try", "wait", "we", "will", "you", "your",

@@ -1,5 +1,5 @@
-//! The words of well-known servers and clients, and innocent ones that look like them: twenty and
-//! more of each.
+//! Tests the words of well-known servers and clients, and innocent words that look like them:
+//! twenty and more of each.
 
 use super::*;
 

@@ -1,8 +1,10 @@
-//! Decides whether an error says that a batch has too many items, so that fewer at a time may do.
+//! Decides whether an error says that a batch has too many items, so that smaller batches may
+//! succeed.
 
 use super::text::Prepared;
 
-/// What the items of a batch are called. Not requests or messages: so many of those are a rate.
+/// Names of batch items. Requests and messages are missing on purpose: too many of those are a rate
+/// limit.
 const ITEMS: &[&str] = &[
     "item",
     "items",
@@ -35,14 +37,14 @@ const ITEMS: &[&str] = &[
     "document",
     "documents",
 ];
-/// What stands somewhere before the number: "a maximum of", "Too big: expected array to have <=", …
+/// Words somewhere before the number: "a maximum of", "Too big: expected array to have <=", …
 const BOUNDS: &[&str] = &["maximum", "max", "limit", "exceed", "exceeds", "exceeded", "big"];
 /// How many words before the number are read.
 const BEFORE: usize = 6;
-/// No more of an error is read.
+/// How many bytes of an error are read.
 const READ: usize = 4096;
 
-/// Whether an error says that there are too many items: the status of it, or the words of
+/// Whether an error says that there are too many items: by its status (413), or in the words of
 /// validators.
 pub fn says_too_many_items(text: &str) -> bool {
     let cut = (0..=READ.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);

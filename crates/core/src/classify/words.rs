@@ -1,8 +1,8 @@
-//! Decides, in order, what the words of an error mean where nothing better is known. Rules are
-//! data: the first that fits wins.
+//! Decides, in order, the meaning of an error's words where no fact is known. Rules are data: the
+//! first rule that fits wins.
 //!
-//! A text that speaks of a timeout has not always met one: arguments, settings and code are called
-//! that too. Rules that say whose fault it is stand before those that a single word is enough for.
+//! A text with the word timeout does not always report one: arguments, settings and code have that
+//! name too. Rules that find the party at fault stand before rules that need a single word.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use super::rules::{
 };
 use crate::model::failure::{Cause, Disposition};
 
-/// What arguments and settings are called, and failures too.
+/// Names of arguments and settings that are also names of failures.
 const LIMITS: Phrases = phrases!(
     "timeout",
     "timeouts",
@@ -22,7 +22,7 @@ const LIMITS: Phrases = phrases!(
     "rate-limit"
 );
 
-/// What is said of an argument that is wrong, never of a limit that was met.
+/// Phrases about a wrong argument, never about a limit that was reached.
 const IS_WRONG: Phrases = phrases!(
     "must",
     "should",
@@ -71,7 +71,7 @@ const IS_WRONG: Phrases = phrases!(
     "invalid number",
 );
 
-/// What stands before the name of an argument.
+/// Words right before the name of an argument.
 const NAMES_ONE: Phrases = phrases!(
     "invalid",
     "bad",
@@ -90,7 +90,7 @@ const NAMES_ONE: Phrases = phrases!(
     "duplicate",
 );
 
-/// What is left is text.
+/// The rules for texts without a better signal.
 pub(super) const WORDS: &[Rule] = &[
     rule(
         "unknown tool in words",
@@ -102,7 +102,7 @@ pub(super) const WORDS: &[Rule] = &[
         &[Test::SaysOf(phrases!("tool"), phrases!("not found", "does not exist", "is not known"))],
         permanent(Cause::UnknownTool),
     ),
-    // Early: what the arguments are about, such as a timeout, is no failure.
+    // Early: the subject of the arguments, such as a timeout, is no failure.
     rule(
         "wrong arguments in words",
         &[says!(
@@ -152,7 +152,7 @@ pub(super) const WORDS: &[Rule] = &[
         )],
         permanent(Cause::InvalidInput),
     ),
-    // A slip in the tool's own code, whatever its names are.
+    // A bug in the tool's own code, even if its names contain other phrases.
     rule(
         "bug in words",
         &[says!(
@@ -330,7 +330,7 @@ pub(super) const WORDS: &[Rule] = &[
         )],
         transient(Cause::Misbehaved),
     ),
-    // Whoever asked has left, here or behind the server: it says nothing about anybody's health.
+    // The client left, here or behind the server: a cancellation says nothing about health.
     rule(
         "cancelled in words",
         &[says!(
@@ -419,7 +419,7 @@ pub(super) const WORDS: &[Rule] = &[
             "not authorized",
             "not permitted"
         )],
-        // What keeps a server from starting is no denial by it.
+        // A missing permission that keeps a server from starting is no denial by the server.
         Verdict { when_loading: Disposition::Permanent, ..denied(Cause::Denied) },
     ),
     rule(
@@ -427,7 +427,7 @@ pub(super) const WORDS: &[Rule] = &[
         &[says!("invalid request*", "bad request", "unprocessable*", "not found")],
         permanent(Cause::InvalidInput),
     ),
-    // Late: what is said of arguments is said of other things too, and those have their own words
+    // Late: phrases about arguments are also used for other things, which have their own rules
     // above.
     rule(
         "wrong values in words",
@@ -484,8 +484,9 @@ pub(super) const WORDS: &[Rule] = &[
     ),
 ];
 
-/// A JSON-RPC error of which nothing else is known is an answer, and an answer proves liveness; but
-/// -32099 to -32000 are for faults of the server's own, as -32603 is, which has its rule.
+/// A JSON-RPC error without a better signal is an answer, and an answer proves that the server is
+/// alive. Only -32099 to -32000 are for faults of the server's own, as -32603 is, which has its
+/// rule.
 pub(super) const ANSWERED: &[Rule] = &[
     rule(
         "answered with a code below",
@@ -499,10 +500,10 @@ pub(super) const ANSWERED: &[Rule] = &[
     ),
 ];
 
-/// Texts that hide what happened; a load probes once more before it believes them.
+/// Texts that hide the real cause; a load probes once more before it believes them.
 pub(super) const OPAQUE: &[Test] = &[says!("session terminated", "session closed", "stream ended")];
 
-/// Phrases by which a tool's own error result plainly carries an upstream failure.
+/// Phrases by which a tool's own error result plainly reports an upstream failure.
 pub(super) const SOFT: &[Rule] = &[
     rule(
         "soft rate limit",

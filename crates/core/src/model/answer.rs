@@ -1,4 +1,5 @@
-//! Decides what a client gets: the server's own answer, a fallback's, or an honest failure.
+//! Decides the forms of an answer to a client: the server's own answer, a fallback's, or an honest
+//! failure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,70 +9,70 @@ use serde_json::Value;
 use super::failure::Failure;
 use crate::model::report::FailureReport;
 
-/// What became of a call.
+/// The outcome of a call, with the effort behind it.
 #[derive(Clone, Debug)]
 pub struct Answer<T> {
-    /// What the client gets.
+    /// The answer, or the failure.
     pub outcome: Outcome<T>,
     /// The tool that was called.
     pub tool: Arc<str>,
-    /// How often a tool was really executed for it, fallbacks included.
+    /// Attempts that were made for the call, fallbacks included.
     pub attempts: u32,
-    /// How long it took.
+    /// How long the call took.
     pub elapsed: Duration,
-    /// What went wrong on the way, one line for each step.
+    /// One line for each step that failed before the answer.
     pub warnings: Vec<String>,
-    /// It is the answer of an identical call whose client had gone, and came this long ago; this
-    /// call was not sent.
+    /// The answer belongs to an identical call whose client had left, and arrived this long ago;
+    /// this call was not sent.
     pub rejoined: Option<Duration>,
 }
 
-/// What the client gets.
+/// The answer to a call, or its failure.
 #[derive(Clone, Debug)]
 pub enum Outcome<T> {
     /// The server's own answer.
     Live(T),
-    /// The tool's own error that means a failure, where nothing better was found: its words, and
-    /// what they mean.
+    /// The tool's own error, where it means a failure and no fallback had a better answer: the
+    /// tool's words and their meaning.
     ToolError(Box<ToolError<T>>),
     /// A fallback's answer, to be labelled as such.
     Served(Box<FallbackAnswer<T>>),
-    /// No answer, and why.
+    /// No answer, and the reason.
     Failed(Box<FailureReport>),
 }
 
-/// A tool's own error that stayed.
+/// A tool's own error that became the outcome of the call.
 #[derive(Clone, Debug)]
 pub struct ToolError<T> {
     /// The tool's own answer.
     pub value: T,
-    /// What it means.
+    /// The meaning of the error.
     pub report: FailureReport,
-    /// The tool did not mark it as an error; a pattern of the operator did
+    /// The tool did not mark the answer as an error; a pattern of the operator did
     /// ([`crate::ToolErrors::patterns`]).
     pub is_unmarked: bool,
 }
 
 impl<T> ToolError<T> {
-    /// Whether the answer is told to be a failure: its tool did not say so, or attempts were spent
-    /// on it.
+    /// Whether the client gets the failure report beside the answer: the tool did not mark its
+    /// answer as an error, or several attempts were spent on the call.
     pub fn is_told(&self) -> bool {
         self.is_unmarked || self.report.attempts > 1
     }
 }
 
-/// A fallback's answer.
+/// A fallback's answer, and how to label it.
 #[derive(Clone, Debug)]
 pub struct FallbackAnswer<T> {
-    /// Which fallback: `cached`, `simplify`, `queue` …
+    /// The fallback step: `cached`, `simplify`, `queue` …
     pub by: String,
-    /// What it says about itself, for people and models.
+    /// The label, for people and models.
     pub note: String,
-    /// How old it is, where that matters.
+    /// The age of a cached response.
     pub age: Option<Duration>,
-    /// The queue's number for it, where it was queued.
+    /// The id of the queue item, where the write was queued.
     pub id: Option<String>,
-    /// The answer.
+    /// The answer itself.
     pub body: FallbackBody<T>,
 }
 
@@ -82,18 +83,18 @@ pub enum FallbackBody<T> {
     Value(T),
     /// One answer for each item of a batch.
     Items(Vec<BatchItem<T>>),
-    /// The note is all there is.
+    /// No value: the note is the whole answer.
     Nothing,
 }
 
-/// What became of one item of a batch.
+/// The outcome of one item of a batch.
 #[derive(Clone, Debug)]
 pub struct BatchItem<T> {
     /// The item, as it stood in the arguments.
     pub input: Value,
-    /// Its answer.
+    /// The item's answer, or its failure.
     pub result: Result<T, Failure>,
-    /// It failed, and may have been executed all the same.
+    /// The item failed, and may have been executed all the same.
     pub may_have_executed: bool,
 }
 
@@ -111,7 +112,7 @@ impl<T> Answer<T> {
         }
     }
 
-    /// Why there is no answer.
+    /// The failure report, if the call has no answer.
     pub fn report(&self) -> Option<&FailureReport> {
         match &self.outcome {
             Outcome::Failed(report) => Some(report),

@@ -1,4 +1,5 @@
-//! Decides what a call is: what the client asked for, once. And what one try of it is told.
+//! Decides which facts make up a call (one request of a client) and an attempt (one try of a call
+//! at a server).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,50 +8,56 @@ use serde_json::Value;
 
 use super::control::CallControl;
 
-/// What a client asked for, once.
+/// One request of a client to a tool.
 #[derive(Clone, Debug, Default)]
 pub struct Call {
     /// The tool's arguments.
     pub arguments: Arc<Value>,
-    /// The arguments as they were written, where reading them lost something. Then no fallback
-    /// writes them anew.
+    /// The arguments as the client wrote them, where parsing them lost something. No fallback then
+    /// rewrites the arguments.
     pub written: Option<Arc<str>>,
-    /// What it says beside its arguments, such as a tenant. What is read with another context is
-    /// another answer; a write with the same arguments is the same write. A call with a context is
-    /// not put into a queue, which keeps arguments only.
+    /// Further input of the call beside its arguments, such as a tenant. Reads with different
+    /// contexts are different reads and share no cached response; a write with the same arguments
+    /// is the same write in any context. A call with a context is never queued, because the queue
+    /// keeps arguments only.
     pub context: Option<Arc<str>>,
-    /// Who asks. Answers are never shared between callers; calls that name none are one caller's.
+    /// The caller. Callers never share answers; all calls without a caller name count as one
+    /// caller.
     pub caller: Arc<str>,
-    /// In which session. Loops are looked for within a session; calls that name none are in the
-    /// same one, so whoever serves several agents should name theirs.
+    /// The session of the call. The loop guard counts within a session. Calls without a session
+    /// name share one session, so an embedder that serves several agents should name the session of
+    /// each.
     pub session: Arc<str>,
-    /// The client's own limit, if it is shorter than the policy's.
+    /// The client's own timeout, if it is shorter than the policy's.
     pub timeout: Option<Duration>,
-    /// The client retries by itself, so one attempt is enough here.
+    /// The client retries by itself, so the pipeline makes a single attempt.
     pub retried_outside: bool,
-    /// The client wants to know details of a failure.
+    /// The client wants details of a failure.
     pub debug: bool,
-    /// What stands before the names of this server's tools where the client reads them.
+    /// The prefix of this server's tool names as the client sees them; texts for the client repeat
+    /// it.
     pub prefix: Arc<str>,
-    /// How it is told more while it runs.
+    /// The handle through which the running call learns of questions to its client, of the client
+    /// leaving, and of shutdown.
     pub control: Option<Arc<CallControl>>,
-    /// Whether it may be answered with what an identical call came to whose client has gone; not
-    /// without a `control`, which tells whether it has.
+    /// Whether the call may get the answer of an identical call that its client had given up. Needs
+    /// a `control`, which tells whether the client has left.
     pub rejoin: Option<Rejoin>,
 }
 
-/// When a call is taken for one that was made before, and by whom.
+/// When a call counts as the repeat of an earlier call, and within which scope.
 #[derive(Clone, Debug)]
 pub struct Rejoin {
-    /// Who counts as the same caller: a client that comes back names the same.
+    /// Identifies the client: a client that reconnects names the same scope.
     pub scope: Arc<str>,
-    /// A client that makes the identical call after this long has given up the first. Sooner, it
-    /// means two calls.
+    /// A client that repeats an identical call after this long has given up the first one. A repeat
+    /// that comes sooner means a second call.
     pub after: Duration,
-    /// Whether the answer may be given to whoever is in the same scope; else identical writes only
-    /// go one after the other.
+    /// Whether any call of the same scope may take the answer. If not, identical writes are only
+    /// sent one after the other.
     pub takes: bool,
-    /// It brings what an identical call has asked its client for, and goes on with that one.
+    /// The call carries the client's reply to a question that an identical call had asked, and
+    /// continues that call.
     pub continues: bool,
 }
 
@@ -60,25 +67,25 @@ impl Call {
         Self { arguments: Arc::new(arguments), ..Self::default() }
     }
 
-    /// Asked by `caller`.
+    /// Sets the caller.
     pub fn by(mut self, caller: impl Into<Arc<str>>) -> Self {
         self.caller = caller.into();
         self
     }
 
-    /// Asked in `session`.
+    /// Sets the session.
     pub fn in_session(mut self, session: impl Into<Arc<str>>) -> Self {
         self.session = session.into();
         self
     }
 
-    /// To be answered within `timeout`.
+    /// Sets the client's own timeout.
     pub fn within(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// With details of a failure.
+    /// Asks for details of a failure.
     pub fn with_debug(mut self) -> Self {
         self.debug = true;
         self
@@ -91,31 +98,31 @@ impl From<Value> for Call {
     }
 }
 
-/// A tool and its server.
+/// The names of a tool and its server.
 #[derive(Debug)]
 pub(crate) struct ToolNames {
     pub(crate) server: Arc<str>,
     pub(crate) tool: Arc<str>,
 }
 
-/// One try of a call at a server, as the code that makes it sees it.
+/// One try of a call at a server, as the code that sends it sees it.
 ///
-/// A fallback may try another tool, other arguments, or another server: use what stands here, not
-/// what the call said.
+/// A fallback may use another tool, other arguments or another server: send the values of the
+/// attempt, not those of the call.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    /// 1 for the first try of the call.
+    /// 1 for the first attempt of the call.
     pub number: u32,
-    /// Whom to ask.
+    /// The server and the tool to call.
     pub(crate) names: Arc<ToolNames>,
-    /// With these arguments.
+    /// The arguments to send.
     pub arguments: Arc<Value>,
-    /// How long it may take before it is dropped.
+    /// The timeout of the attempt; when it ends, the attempt is dropped.
     pub timeout: Duration,
 }
 
 impl Attempt {
-    /// The server to ask.
+    /// The server to call.
     pub fn server(&self) -> &str {
         &self.names.server
     }

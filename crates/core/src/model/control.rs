@@ -1,5 +1,5 @@
-//! Decides what a running call can be told from outside: that its client is being asked something,
-//! that its client has gone, that no further attempt makes sense.
+//! Decides which signals a running call can receive from outside: its client is being asked a
+//! question, its client has left, no further attempt makes sense.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -8,13 +8,14 @@ use tokio::sync::Notify;
 
 use crate::time::clock::{Clock, Moment};
 
-/// How long a call may wait for its own client in all, unless set: people are slower than servers.
+/// How long a call may wait for replies of its own client in all, unless set: people are slower
+/// than servers.
 const QUESTION_TIME: Duration = Duration::from_secs(600);
 
-/// The handle of a call that runs. Whoever made the call keeps a clone of it.
+/// The handle of a running call. The code that made the call keeps a clone of the `Arc`.
 #[derive(Debug, Default)]
 pub struct CallControl {
-    /// Most calls ask their client nothing, and then no clock is needed.
+    /// Created by the first question: most calls ask their client nothing and need no clock.
     clock: OnceLock<Clock>,
     state: Mutex<ControlState>,
     answered: Notify,
@@ -22,16 +23,17 @@ pub struct CallControl {
 
 #[derive(Debug)]
 struct ControlState {
-    /// How long the client may be waited for, over all questions together.
+    /// How long the call may wait for its client, over all questions together.
     question_time: Duration,
-    /// Questions that the client has not answered, and since when there is one.
+    /// The number of questions that the client has not answered yet; `since` is when the first of
+    /// them was asked.
     open: u32,
     since: Moment,
-    /// How long questions were open before that.
+    /// How long questions were open before `since`.
     asked: Duration,
     is_last: bool,
     has_left: bool,
-    /// The number in the ledger of the call whose answer it gets.
+    /// The number of the ledger entry whose answer this call gets.
     entry: u64,
 }
 
@@ -59,12 +61,12 @@ impl CallControl {
         self.clock.get_or_init(Clock::default).now()
     }
 
-    /// Bounds the time that questions to the client may take, over all of them together.
+    /// Bounds the time that the client may take for questions, over all of them together.
     pub fn limit_questions(&self, limit: Duration) {
         self.state().question_time = limit;
     }
 
-    /// The client is asked something: until the guard is dropped, the clock of the call stands
+    /// Notes a question to the client: until the guard is dropped, the deadline of the call stands
     /// still.
     pub fn question(self: &Arc<Self>) -> Question {
         let now = self.now();
@@ -84,12 +86,13 @@ impl CallControl {
         if state.open == 0 {
             let since = state.since;
             state.asked += now.since(since);
+            // Woken tasks take this lock at once: it is released before they are woken.
             drop(state);
             self.answered.notify_waiters();
         }
     }
 
-    /// How long the client has been asked something, over all questions together.
+    /// How long questions to the client were open so far, over all of them together.
     pub fn asked(&self) -> Duration {
         match self.lost_time() {
             QuestionTime::Open(left) => self.state().question_time.saturating_sub(left),
@@ -97,8 +100,9 @@ impl CallControl {
         }
     }
 
-    /// The time that a call has lost to questions.
+    /// The time that the call has lost to questions.
     pub(crate) fn lost_time(&self) -> QuestionTime {
+        // No clock means no question so far. The common case takes no lock.
         let Some(now) = self.clock.get().map(Clock::now) else {
             return QuestionTime::Answered(Duration::ZERO);
         };
@@ -116,6 +120,8 @@ impl CallControl {
         loop {
             let answered = self.answered.notified();
             tokio::pin!(answered);
+            // `notify_waiters` stores no permit. Registering before the check below means that a
+            // reply between the check and the await still wakes this task.
             answered.as_mut().enable();
             if self.state().open == 0 {
                 return;
@@ -124,8 +130,8 @@ impl CallControl {
         }
     }
 
-    /// No attempt follows the one that is under way: its server was told to stop, or the process
-    /// ends.
+    /// Makes the attempt in flight the last one: its server was told to stop, or the process shuts
+    /// down.
     pub fn make_last(&self) {
         self.state().is_last = true;
     }
@@ -134,17 +140,18 @@ impl CallControl {
         self.state().is_last
     }
 
-    /// The client has gone: it cancelled, or its connection ended. The call may run on.
+    /// Notes that the client has left: it cancelled, or its connection ended. The call may run on
+    /// as a detached call.
     pub fn leave(&self) {
         self.state().has_left = true;
     }
 
-    /// The client is there again, to read the answer where it left.
+    /// Notes that the client has reconnected and reads on where it had left.
     pub fn come_back(&self) {
         self.state().has_left = false;
     }
 
-    /// Notes under which number the answer it gets is entered in the ledger.
+    /// Notes the number of the ledger entry whose answer this call gets.
     pub(crate) fn enter(&self, number: u64) {
         self.state().entry = number;
     }
@@ -153,21 +160,21 @@ impl CallControl {
         self.state().entry
     }
 
-    /// Whether the client has gone.
+    /// Whether the client has left.
     pub fn has_left(&self) -> bool {
         self.state().has_left
     }
 }
 
-/// What a call has lost to questions.
+/// The time that a call has lost to questions.
 pub(crate) enum QuestionTime {
-    /// A question is open, and may stay so for this long.
+    /// A question is open, and may stay open for this long.
     Open(Duration),
-    /// All are answered, or have had their time: this much, over all of them.
+    /// All questions are answered or have used up their time; they took this long in all.
     Answered(Duration),
 }
 
-/// A question to the client that is not answered yet.
+/// A question that the client has not answered yet.
 #[derive(Debug)]
 #[must_use = "the question is over when this is dropped"]
 pub struct Question {

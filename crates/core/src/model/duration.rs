@@ -1,10 +1,10 @@
-//! Decides how durations are read and written: `"250ms" "30s" "2m" "1h"`.
+//! Decides how durations are parsed and printed: `"250ms" "30s" "2m" "1h"`.
 
 use std::time::Duration;
 
 use super::invalid::{self, Invalid};
 
-/// Reads a duration as config files spell it: a number with a unit.
+/// Parses a duration as config files spell it: a number with a unit.
 pub fn parse_duration(field: &str, text: &str) -> Result<Duration, Invalid> {
     let text = text.trim();
     let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
@@ -23,9 +23,9 @@ pub fn parse_duration(field: &str, text: &str) -> Result<Duration, Invalid> {
     Ok(duration)
 }
 
-/// Reads a timeout from an environment variable, where a bare integer is milliseconds. One below
-/// 1000 is refused: it may as well be meant as seconds. So is zero: a timeout of nothing is a slip,
-/// not a wish.
+/// Parses a timeout from an environment variable, where a bare integer is milliseconds. An integer
+/// from 1 to 999 is rejected, because the operator may have meant seconds. Zero is rejected too: a
+/// timeout of zero is a mistake.
 pub fn parse_env_timeout(variable: &str, text: &str) -> Result<Duration, Invalid> {
     let text = text.trim();
     let duration = match text.parse::<u64>() {
@@ -51,12 +51,12 @@ fn unreadable(field: &str, text: &str) -> Invalid {
     )
 }
 
-/// Seconds as the texts show them: `30s`, `1.5s`.
+/// Exact seconds for texts: `30s`, `1.5s`.
 pub(crate) fn seconds(duration: Duration) -> String {
     format!("{}s", (duration.as_secs_f64() * 1000.0).round() / 1000.0)
 }
 
-/// A time that was measured, no more exact than it matters: `60s`, `1.5s`.
+/// A measured time, rounded to a tenth below 10 s and to whole seconds above: `60s`, `1.5s`.
 pub(crate) fn about(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
     if seconds < 10.0 {
@@ -66,7 +66,7 @@ pub(crate) fn about(duration: Duration) -> String {
     }
 }
 
-/// An age as a person says it: `40 s`, `14 min`, `3 h`, `2 days`.
+/// An age in words for people: `40 s`, `14 min`, `3 h`, `2 days`.
 pub(crate) fn age(duration: Duration) -> String {
     match duration.as_secs() {
         s @ 0..120 => format!("{s} s"),

@@ -1,11 +1,12 @@
-//! Decides what a tool does when it is repeated, and which policy family it belongs to.
+//! Decides a tool's effect (may an attempt be repeated?) and its kind (which default policy
+//! applies?).
 //!
 //! Kind and effect come from the operator's config, else from annotations, else from the name. A
-//! name never widens against an annotation, and what nobody knows is a `Write`.
+//! name never widens against an annotation, and a tool of unknown effect is a `Write`.
 
 use super::siblings::Siblings;
 
-/// What repeating an attempt would do.
+/// The effect of a tool: the result of executing it a second time.
 ///
 /// ```
 /// # use seawall::{Effect, ToolFacts};
@@ -21,9 +22,9 @@ use super::siblings::Siblings;
 pub enum Effect {
     /// Changes nothing.
     ReadOnly,
-    /// Changes something once; repeating it changes nothing more.
+    /// Changes something once; a second execution changes nothing more.
     Idempotent,
-    /// Changes something each time. What is unknown is a write.
+    /// Changes something on each execution. A tool of unknown effect is a write.
     Write,
     /// Destroys something; never repeated on doubt, never queued.
     Destructive,
@@ -36,7 +37,7 @@ impl Effect {
     }
 }
 
-/// The policy family of a tool.
+/// The kind of a tool, which picks its default policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(
     feature = "serde",
@@ -56,7 +57,7 @@ pub enum Kind {
     Batch,
 }
 
-/// The hints a server gives about a tool; `None` where it gives none.
+/// The hints a server gives about a tool; `None` where it gives no hint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -72,24 +73,24 @@ pub struct Annotations {
     pub idempotent_hint: Option<bool>,
 }
 
-/// What a tool's kind or effect is concluded from.
+/// The evidence for a tool's kind or effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ground {
     /// The operator's config states it.
     Stated,
-    /// This hint of its server.
+    /// This hint of the server.
     Hint(&'static str),
-    /// This word of its name.
+    /// This word of the tool's name.
     Word(&'static str),
     /// The preset knows the tool.
     Preset,
-    /// Its effect, which leaves no other kind.
+    /// The tool's effect, which leaves no other kind.
     Effect,
-    /// Nothing is known of it.
+    /// No evidence; the default applies.
     Unknown,
 }
 
-/// What is known about a tool before its first call.
+/// The facts known about a tool before its first call.
 ///
 /// ```
 /// # use seawall::{Annotations, Effect, Kind, ToolFacts};
@@ -104,17 +105,18 @@ pub enum Ground {
 pub struct ToolFacts<'a> {
     /// The tool's name at its server.
     pub name: &'a str,
-    /// The kind the operator's config gives it.
+    /// The kind from the operator's config.
     pub kind: Option<Kind>,
-    /// The effect the operator's config gives it.
+    /// The effect from the operator's config.
     pub effect: Option<Effect>,
     /// The server's hints.
     pub annotations: Annotations,
-    /// The hints come from a server nobody vouches for: they may only narrow, never widen.
+    /// The server is not trusted: its hints may only narrow the effect, never widen it.
     pub distrust_annotations: bool,
-    /// What the other tools of its server tell about it.
+    /// The facts that the names of the server's other tools reveal.
     pub siblings: Siblings,
-    /// The effect that the preset knows it has; a hint of its server that says less outranks it.
+    /// The effect that the preset knows; a server's hint that the tool writes outranks a known
+    /// read.
     pub known: Option<Effect>,
 }
 
@@ -129,11 +131,12 @@ impl<'a> ToolFacts<'a> {
         self.judge_effect().0
     }
 
-    /// The tool's effect, and what says so.
+    /// The tool's effect, and the evidence for it.
     pub fn judge_effect(&self) -> (Effect, Ground) {
         if let Some(effect) = self.effect {
             return (effect, Ground::Stated);
         }
+        // Before the hints: a server's hint must not widen a tool that the preset knows to destroy.
         if self.known == Some(Effect::Destructive) {
             return (Effect::Destructive, Ground::Preset);
         }
@@ -146,6 +149,7 @@ impl<'a> ToolFacts<'a> {
                 return (Effect::Idempotent, Ground::Hint("idempotentHint"));
             }
         }
+        // Outside the trust check: this hint narrows, and a distrusted server may narrow.
         if hints.destructive_hint == Some(true) {
             return (Effect::Destructive, Ground::Hint("destructiveHint"));
         }
@@ -158,24 +162,24 @@ impl<'a> ToolFacts<'a> {
         }
     }
 
-    /// The hint that says that the tool writes, without saying what repeating it would do.
+    /// The hint that says that the tool writes, without saying whether a repeat is harmless.
     fn hint_of_a_write(&self) -> Option<&'static str> {
         let hints = self.annotations;
         match hints.read_only_hint {
             Some(true) => None,
             Some(false) => Some("readOnlyHint"),
-            // These two mean something only of a tool that writes.
+            // The protocol defines these two hints only for tools that write.
             None if hints.destructive_hint.is_some() => Some("destructiveHint"),
             None => hints.idempotent_hint.map(|_| "idempotentHint"),
         }
     }
 
-    /// The tool's kind; `None` where neither config, hints nor name tell.
+    /// The tool's kind; `None` where neither config, hints nor name give one.
     pub fn kind(&self) -> Option<Kind> {
         self.judge_kind().0
     }
 
-    /// The tool's kind, and what says so.
+    /// The tool's kind, and the evidence for it.
     pub fn judge_kind(&self) -> (Option<Kind>, Ground) {
         if self.kind.is_some() {
             return (self.kind, Ground::Stated);
@@ -208,32 +212,32 @@ const WRITE: &[&str] = &[
     "reserve", "reset", "restart", "revoke", "run", "save", "send", "set", "start", "stop",
     "submit", "transfer", "trigger", "unlock", "update", "upload", "upsert", "wipe", "write",
 ];
-/// Verbs that are nouns too: only as the last word, behind what they are done to,
+/// Verbs that are also nouns: they count only as the last word, behind their object, as in
 /// `get_ticket_book`.
 const WRITE_LAST: &[&str] = &["book", "checkout", "purchase", "refresh", "register", "sync"];
 
-/// What such a verb is the second half of, as a noun: an order book is read, a ticket is booked.
+/// Noun pairs that end in such a verb but mean no action: an order book is read, a ticket is
+/// booked.
 const COMPOUNDS: &[(&str, &str)] =
     &[("order", "book"), ("address", "book"), ("phone", "book"), ("cash", "register")];
 
 const JOINTS: &[&str] = &["and", "or", "then"];
-/// First words that name a place and say nothing of what is done there.
+/// First words that name a place, not an action.
 const NAMESPACES: &[&str] = &["api", "browser", "mcp", "pdg"];
-/// What only reads when it is queried: no language that could write.
+/// Targets that a query can only read, because their query language cannot write.
 const QUERIED: &[&str] =
     &["docs", "documentation", "library", "libraries", "logs", "metrics", "pdg", "traces"];
-/// What something is resolved to, as the last word: to look it up and not to settle it, as
-/// `resolve_issue` does.
+/// Last words that make `resolve` a lookup, unlike `resolve_issue`, which settles the issue.
 const RESOLVED: &[&str] =
     &["address", "dns", "hostname", "id", "ids", "name", "names", "path", "symbol", "uri", "url"];
 
-/// Whether a word says what a tool does.
+/// Whether a word names an action of a tool.
 pub(crate) fn is_verb(word: &str) -> bool {
     [READ, SEARCH, LIST, BATCH, WRITE, WRITE_LAST].iter().any(|verbs| verbs.contains(&word))
 }
 
-/// The words of a tool's name, in small letters: `getUser`, `get_user` and `get-user` read the
-/// same.
+/// The words of a tool's name, in lower case: `getUser`, `get_user` and `get-user` give the same
+/// words.
 pub(crate) fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let (mut after_lower, mut after_upper) = (false, false);
@@ -262,7 +266,7 @@ pub(crate) fn words(name: &str) -> Vec<String> {
 /// The words of a tool's name.
 struct Verbs {
     words: Vec<String>,
-    /// How many of them are its server's, and say nothing of what it does.
+    /// How many leading words name the server or a place, and no action.
     prefix: usize,
 }
 
@@ -283,8 +287,8 @@ impl Verbs {
         verbs.iter().find(|verb| first == *verb).copied()
     }
 
-    /// The word that says that it reads, and what: verbs that also mean something else do so only
-    /// with the right words beside them.
+    /// The verb that says that the tool reads, and the kind of read. Ambiguous verbs (`query`,
+    /// `resolve`) count only together with the right other words.
     fn reads(&self) -> Option<(Kind, &'static str)> {
         let clear = [(SEARCH, Kind::Search), (LIST, Kind::List), (READ, Kind::Read)];
         let clear =
@@ -298,9 +302,9 @@ impl Verbs {
             .or_else(|| resolves().map(|verb| (Kind::Read, verb)))
     }
 
-    /// The word that says that it only reads, if no other says more.
+    /// The verb that says that the tool reads, unless another word says more.
     fn only_read(&self) -> Option<&'static str> {
-        // `get_and_lock`, `find_or_make`: whatever stands behind the joint may change something.
+        // `get_and_lock`, `find_or_make`: the part behind the joint may change something.
         let is_clear = || self.writes().is_none() && self.has(JOINTS).is_none();
         self.reads().filter(|_| is_clear()).map(|(_, verb)| verb)
     }

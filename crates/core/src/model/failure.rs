@@ -1,10 +1,10 @@
-//! Decides the words for what went wrong: cause × disposition × sent × retry_after.
+//! Decides the vocabulary of failures: cause × disposition × sent × retry_after.
 
 use std::time::Duration;
 
 use super::effect::Effect;
 
-/// How far the request got; decides whether a write may be tried again.
+/// How far the request got; decides whether a write may be sent again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(
     feature = "serde",
@@ -12,16 +12,16 @@ use super::effect::Effect;
     serde(rename_all = "snake_case")
 )]
 pub enum Sent {
-    /// The server certainly did not act on it.
+    /// The server certainly did not execute the request.
     Never,
-    /// Nobody can tell. The default.
+    /// Unknown. The default.
     #[default]
     Maybe,
-    /// The server certainly received it.
+    /// The server certainly received the request.
     Yes,
 }
 
-/// What may be done about a failure.
+/// Whether a failed attempt is worth repeating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(
     feature = "serde",
@@ -29,11 +29,11 @@ pub enum Sent {
     serde(rename_all = "snake_case")
 )]
 pub enum Disposition {
-    /// Trying again later can help.
+    /// A later attempt can succeed.
     Transient,
-    /// Trying again unchanged cannot help.
+    /// The same attempt fails again.
     Permanent,
-    /// Somebody said no; never retried, never called "starting up".
+    /// Access was denied; never retried, never reported as "starting up".
     Denied,
 }
 
@@ -45,9 +45,9 @@ pub enum Disposition {
     serde(rename_all = "snake_case")
 )]
 pub enum Cause {
-    /// The server asked for a pause (429), or our own limit for it did.
+    /// The server asked for a pause (429), or the local rate limiter did.
     RateLimited,
-    /// No answer in time.
+    /// No answer before the timeout.
     Timeout,
     /// The credentials are missing, expired or revoked.
     AuthExpired,
@@ -61,47 +61,48 @@ pub enum Cause {
     Network,
     /// The server no longer knows the session; a new handshake helps.
     SessionLost,
-    /// The tool or its server answered with an internal error, or with nonsense.
+    /// The tool or its server answered with an internal error, or with an unreadable message.
     Misbehaved,
     /// A content policy refused the request.
     Refusal,
     /// The same failing call was repeated too often.
     Loop,
-    /// The very same write may have been executed a moment ago, and nobody has looked since.
+    /// The identical write may have been executed a moment ago, and the caller has not read from
+    /// the server since.
     Uncertain,
-    /// The very same write waits in the queue.
+    /// The identical write waits in the queue.
     Queued,
     /// The circuit breaker is open.
     CircuitOpen,
-    /// Too many calls are in flight and the wait line is full.
+    /// Too many calls are in flight and the bulkhead's wait line is full.
     Overloaded,
     /// The server is being started.
     Starting,
-    /// The server could not be reached, and is tried again later.
+    /// The server could not be reached; the connection is tried again later.
     Away,
-    /// The server is down for good until a person acts.
+    /// The server is down until a person acts.
     Unavailable,
-    /// Connecting to the server again was tried as often as is allowed.
+    /// Reconnecting to the server was given up after the allowed number of attempts.
     GivenUp,
     /// The caller left.
     Cancelled,
 }
 
-/// Whose doing a failure is, as a circuit breaker sees it.
+/// Which party a failure is attributed to, as a circuit breaker sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
-    /// The server's: counts against it.
+    /// The server: the failure counts against it.
     Server,
-    /// The server asked for a pause: counts only where the policy says so.
+    /// The server asked for a pause: counts only if the policy sets `trip_on_429`.
     Throttle,
-    /// The caller's, and the answer proves the server alive.
+    /// The caller; the answer proves that the server is alive.
     Alive,
-    /// Nobody's: it says nothing about the server, or the server was never asked.
+    /// No party: the failure says nothing about the server, or the server was never called.
     Nobody,
 }
 
 impl Cause {
-    /// Whose doing it is. Callers' faults, denials and local rejections never count against a
+    /// The party at fault. Callers' mistakes, denials and local rejections never count against a
     /// server.
     pub fn blame(self) -> Blame {
         match self {
@@ -112,8 +113,8 @@ impl Cause {
         }
     }
 
-    /// Whether another tool, a cached copy or a simpler query could still help the caller.
-    /// A wrong request stays wrong on every fallback, and a denial must not be worked around.
+    /// Whether another tool, a cached response or a simpler query could still help the caller. A
+    /// wrong request stays wrong on every fallback, and a denial must not be worked around.
     pub fn allows_fallback(self) -> bool {
         !matches!(
             self,
@@ -130,38 +131,39 @@ impl Cause {
     }
 }
 
-/// What went wrong with a call or an attempt.
+/// The failure of a call or an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Why.
+    /// Why the attempt failed.
     pub cause: Cause,
-    /// What may be done about it.
+    /// Whether a repeat can help.
     pub disposition: Disposition,
     /// How far the request got.
     pub sent: Sent,
-    /// How long the server, or our own limit, asks to wait.
+    /// How long the server, or the local rate limiter, asks to wait.
     pub retry_after: Option<Duration>,
-    /// The HTTP status behind it, if there is one.
+    /// The HTTP status, if the server answered with one.
     pub status: Option<u16>,
     /// The original text, without credentials.
     pub message: String,
-    /// What ended this attempt ended others too, and they carry the same number.
+    /// The number of the incident that ended this attempt; other attempts that the same incident
+    /// ended carry the same number.
     pub incident: Option<u64>,
-    /// The server says that a batch has too many items: fewer at a time may do.
+    /// The server says that a batch has too many items: smaller batches may succeed.
     pub too_large: bool,
 }
 
-/// What is said when our own limit for a server lets no attempt begin.
+/// The message when the local rate limiter lets no attempt begin.
 pub(crate) const RATE_IS_USED_UP: &str = "the server's rate is used up";
-/// What is said when a pause that a server asked for lets no attempt begin.
+/// The message when a pause that a server asked for lets no attempt begin.
 pub(crate) const PAUSE_IS_ASKED: &str = "its server asked for a pause";
-/// What is said when nobody can tell whether the same write waits in the queue.
+/// The message when the queue does not tell whether the identical write waits there.
 pub(crate) const QUEUE_IS_SILENT: &str = "the queue cannot tell whether the same call waits there";
-/// What a breaker says that an operator holds open.
+/// The message of a breaker that an operator holds open.
 const SWITCHED_OFF: &str = "an operator switched it off";
 
 impl Failure {
-    /// A failure that never left this process: the server was not asked.
+    /// A failure that never left this process: no server was called.
     pub fn local(cause: Cause, retry_after: Option<Duration>, message: impl Into<String>) -> Self {
         let disposition = match cause {
             Cause::Denied => Disposition::Denied,
@@ -186,22 +188,22 @@ impl Failure {
         }
     }
 
-    /// An operator holds the breaker open.
+    /// The failure of a call whose breaker an operator holds open.
     pub(crate) fn switched_off() -> Self {
         Self::local(Cause::Unavailable, None, SWITCHED_OFF)
     }
 
-    /// Whether it was an operator, and not the server, who ended the call.
+    /// Whether an operator, not the server, ended the call.
     pub(crate) fn is_switched_off(&self) -> bool {
         self.cause == Cause::Unavailable && self.sent == Sent::Never && self.message == SWITCHED_OFF
     }
 
-    /// Whether it was not sent because the queue gave no answer.
+    /// Whether the call was not sent because the queue did not reply.
     pub(crate) fn is_silent_queue(&self) -> bool {
         self.cause == Cause::Overloaded && self.message.starts_with(QUEUE_IS_SILENT)
     }
 
-    /// Whether no attempt was begun because of a rate or a pause that is kept here.
+    /// Whether a local rate limiter or a pause kept here let no attempt begin.
     pub(crate) fn is_own_pause(&self) -> bool {
         let says = |text| self.message == text;
         self.cause == Cause::RateLimited && (says(RATE_IS_USED_UP) || says(PAUSE_IS_ASKED))
@@ -209,7 +211,8 @@ impl Failure {
 
     /// Whether the attempt can be sent again unchanged without risking a second execution.
     pub fn may_repeat(&self, effect: Effect) -> bool {
-        // A server that is starting or away was waited for already, as long as that makes sense.
+        // A repeat would meet the same local rejection. The pipeline has already waited for a
+        // server that is starting or away, as long as waiting makes sense.
         let rejected_here = matches!(
             self.cause,
             Cause::CircuitOpen
@@ -227,8 +230,8 @@ impl Failure {
             && (self.sent == Sent::Never || effect.is_replayable())
     }
 
-    /// The pause that the server asks for, after a 429 or a 503. What is imposed here, such as a
-    /// cool-down, is none.
+    /// The pause that the server asks for, after a 429 or a 503. Local waits, such as a breaker's
+    /// cool-down, do not count.
     pub(crate) fn asked_pause(&self) -> Option<Duration> {
         let is_asked = self.cause == Cause::RateLimited || self.status == Some(503);
         self.retry_after.filter(|pause| is_asked && !pause.is_zero())

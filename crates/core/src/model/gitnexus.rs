@@ -1,13 +1,13 @@
-//! Decides what the `gitnexus` preset knows of GitNexus's tools: the nine of its browser server,
-//! the seventeen of npm `gitnexus` 1.6.12.
+//! Decides the facts that the `gitnexus` preset has about GitNexus's tools: the nine of its browser
+//! server, the seventeen of npm `gitnexus` 1.6.12.
 
 use super::effect::Effect;
 use super::tool_errors::{ErrorMatcher, ErrorMode, ErrorPattern, ToolErrors, TransientErrors};
 
-/// The tools that both have: a server without them is another one.
+/// Tools that both servers have: a server without them is not GitNexus.
 pub(crate) const ANCHORS: [&str; 3] = ["context", "cypher", "impact"];
 
-/// The tools with the longer limit.
+/// The tools with the longer timeout.
 pub(crate) const HEAVY: &[&str] = &["cypher", "impact", "explore"];
 
 const READS: [&str; 21] = [
@@ -35,7 +35,7 @@ const READS: [&str; 21] = [
 ];
 const DESTROYS: [&str; 2] = ["rename", "group_sync"];
 
-/// What its errors say that may pass: the index is being written, or its connections are taken.
+/// Phrases of transient errors: the index is being written, or all connections are taken.
 const PASSING: [&str; 8] = [
     "not ready",
     "retry later",
@@ -47,7 +47,7 @@ const PASSING: [&str; 8] = [
     "could not set lock",
 ];
 
-/// What repeating a tool of this name would do.
+/// The effect of a tool of this name.
 pub(crate) fn effect(name: &str) -> Option<Effect> {
     match name {
         _ if READS.contains(&name) => Some(Effect::ReadOnly),
@@ -56,7 +56,7 @@ pub(crate) fn effect(name: &str) -> Option<Effect> {
     }
 }
 
-/// Its errors are objects in ordinary answers.
+/// GitNexus reports errors as JSON objects in ordinary answers.
 pub(crate) fn tool_errors() -> ToolErrors {
     let transient = TransientErrors::Saying(PASSING.map(str::to_owned).into());
     let pattern = ErrorPattern {

@@ -1,4 +1,4 @@
-//! Decides how a bad setting is told: which field, what is wrong, what would be right.
+//! Decides how an invalid setting is reported: the field, the problem, the accepted range.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use std::time::Duration;
 pub struct Invalid {
     /// The setting, as the config spells it (`retry.attempts`).
     pub field: String,
-    /// What is wrong and what would be right.
+    /// The problem, and the accepted range.
     pub problem: String,
 }
 
-/// No policy waits longer than a week; a longer setting is a slip of units.
+/// No policy waits longer than a week; a longer setting is a mistake of units.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 
 impl Invalid {
@@ -21,15 +21,15 @@ impl Invalid {
         Self { field: field.into(), problem: problem.into() }
     }
 
-    /// The same problem, seen from an enclosing section.
+    /// The same problem, with the name of the enclosing section before the field.
     pub fn within(mut self, section: &str) -> Self {
         self.field = format!("{section}.{}", self.field);
         self
     }
 }
 
-/// Checks that a count is at least one and at most `most`: a larger one is a slip, or a wish that
-/// nothing can grant.
+/// Checks that a count is at least one and at most `most`: a larger count is a mistake, or more
+/// than any server can bear.
 pub(crate) fn counted(field: &str, count: u32, most: u32) -> Result<(), Invalid> {
     if count == 0 {
         return Err(Invalid::new(field, "must be at least 1"));
@@ -37,7 +37,7 @@ pub(crate) fn counted(field: &str, count: u32, most: u32) -> Result<(), Invalid>
     at_most(field, count, most)
 }
 
-/// Checks that a count is not absurd; zero is allowed.
+/// Checks that a count is at most `most`; zero is allowed.
 pub(crate) fn at_most(field: &str, count: u32, most: u32) -> Result<(), Invalid> {
     if count > most {
         return Err(Invalid::new(field, format!("must not exceed {most}")));
@@ -45,7 +45,7 @@ pub(crate) fn at_most(field: &str, count: u32, most: u32) -> Result<(), Invalid>
     Ok(())
 }
 
-/// Checks that a limit within another one is no longer than that.
+/// Checks that a limit is no longer than the limit `whole` that encloses it.
 pub(crate) fn within_whole(
     field: &str,
     limit: Duration,
@@ -57,7 +57,7 @@ pub(crate) fn within_whole(
     Ok(())
 }
 
-/// Checks that a wait is not absurdly long; zero is allowed.
+/// Checks that a wait is at most a week; zero is allowed.
 pub(crate) fn sane(field: &str, wait: Duration) -> Result<(), Invalid> {
     if wait > LONGEST {
         return Err(Invalid::new(field, "must not exceed 7 days"));
@@ -65,7 +65,7 @@ pub(crate) fn sane(field: &str, wait: Duration) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// Checks that a limit in time is neither zero nor absurdly long.
+/// Checks that a timeout is neither zero nor longer than a week.
 pub(crate) fn positive(field: &str, limit: Duration) -> Result<(), Invalid> {
     if limit.is_zero() {
         return Err(Invalid::new(field, "must be longer than zero"));

@@ -1,4 +1,4 @@
-//! Decides the words: what a call, an attempt, a failure, an answer and a policy are.
+//! Decides the data types that every layer shares: call, attempt, failure, answer, policy.
 
 #[cfg(feature = "pipeline")]
 pub(crate) mod answer;

@@ -1,9 +1,9 @@
-//! Decides which names are remembered where strangers may invent them: a bounded map in which what
-//! is at rest makes room.
+//! Decides which names are remembered where clients may invent them: a bounded map in which idle
+//! entries make room for new ones.
 //!
-//! Of the few that are looked at for each new name, the least recently used that can go does. The
-//! next look begins where this one ended, so that all are looked at in turn and none costs more
-//! than a few.
+//! Each new name examines a few learned names and evicts the least recently used one that is idle.
+//! The next eviction starts after those names, so that all names are examined in turn and none
+//! costs more than a few looks.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, PoisonError};
@@ -11,13 +11,12 @@ use std::sync::{Arc, PoisonError};
 use super::atomic::{AtomicU64, Ordering};
 use super::sync::RwLock;
 
-/// The longest name that is learned, in bytes. MCP wants no tool to have one of more than 128
-/// letters.
+/// The longest name that is learned, in bytes. MCP wants tool names of at most 128 characters.
 const LONGEST: usize = 256;
-/// How many are looked at for a new name.
+/// How many learned names one eviction examines.
 pub(super) const LOOKS: usize = 16;
 
-/// What is known by name.
+/// A bounded map from names to values.
 #[derive(Debug)]
 pub(crate) struct NameRegistry<V> {
     capacity: usize,
@@ -26,54 +25,56 @@ pub(crate) struct NameRegistry<V> {
 
 #[derive(Debug)]
 struct KnownNames<V> {
-    /// Grows with each name that is learned. Who is used notes it, so it is written seldom and read
-    /// often.
+    /// Grows with each name that is learned. A lookup notes the current age in its entry, so `age`
+    /// is written seldom and read often.
     age: u64,
     by_name: HashMap<Arc<str>, NamedEntry<V>>,
-    /// Those that may be forgotten, the next to be looked at first.
+    /// The names that may be evicted, the next to be examined first.
     learned: VecDeque<Arc<str>>,
 }
 
 #[derive(Debug)]
 struct NamedEntry<V> {
     value: Arc<V>,
-    /// The age at which it was last used; noted also by those who only read.
+    /// The age at the last use; readers note it too, under the read lock.
     used: AtomicU64,
 }
 
 impl<V> NameRegistry<V> {
-    /// Learns at most `capacity` names.
+    /// A registry that learns at most `capacity` names.
     pub(crate) fn new(capacity: usize) -> Self {
         let known = KnownNames { age: 0, by_name: HashMap::new(), learned: VecDeque::new() };
         Self { capacity, known: RwLock::new(known) }
     }
 
-    /// What is known by `name`, which counts as used.
+    /// The value of `name`, which counts as used.
     #[inline]
     pub(crate) fn used(&self, name: &str) -> Option<Arc<V>> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let entry = known.by_name.get(name)?;
+        // Writing only on change keeps the cache line shared between cores: most calls find the
+        // current age noted already. Relaxed: a stale age only makes an eviction less exact.
         if entry.used.load(Ordering::Relaxed) != known.age {
             entry.used.store(known.age, Ordering::Relaxed);
         }
         Some(entry.value.clone())
     }
 
-    /// The same, where asking is no use.
+    /// The value of `name`; does not count as used.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<V>> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.by_name.get(name).map(|entry| entry.value.clone())
     }
 
-    /// All that is known.
+    /// All names and their values.
     pub(crate) fn all(&self) -> Vec<(Arc<str>, Arc<V>)> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.by_name.iter().map(|(name, entry)| (name.clone(), entry.value.clone())).collect()
     }
 
-    /// Learns a name, if it is not too long, and there is room or one that `lets_go` of its value
-    /// makes some. `lets_go` must tell of what is in use, as its count of owners shows, that it
-    /// stays: nobody takes another while it is asked.
+    /// Learns a name, if it is not too long, and there is room or an entry can be evicted:
+    /// `lets_go` tells whether an entry is idle. It must refuse a value in use, as its count of
+    /// owners shows; the write lock keeps other tasks from taking another clone meanwhile.
     pub(crate) fn learn(
         &self,
         name: &str,
@@ -81,6 +82,7 @@ impl<V> NameRegistry<V> {
         make: impl FnOnce() -> Option<Arc<V>>,
     ) -> Option<Arc<V>> {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        // Another task may have learned the name between the caller's lookup and this lock.
         if let Some(entry) = known.by_name.get(name) {
             return Some(entry.value.clone());
         }
@@ -96,7 +98,7 @@ impl<V> NameRegistry<V> {
         Some(value)
     }
 
-    /// Keeps a name for good, whatever was known by it before.
+    /// Keeps a name for good, and replaces the value that was known by the name before.
     pub(crate) fn keep<E>(
         &self,
         name: &str,
@@ -111,7 +113,7 @@ impl<V> NameRegistry<V> {
 }
 
 impl<V> KnownNames<V> {
-    /// Whoever is used after it is younger than it.
+    /// Inserts an entry; every entry used after this one has a higher age.
     fn insert(&mut self, name: Arc<str>, value: Arc<V>) {
         self.by_name.insert(name, NamedEntry { value, used: AtomicU64::new(self.age) });
         self.age += 1;
@@ -126,6 +128,7 @@ impl<V> KnownNames<V> {
         let goes =
             |name: &Arc<str>| self.by_name.get(name).is_none_or(|entry| lets_go(&entry.value));
         let gone = looked_at.iter().position(goes).map(|place| looked_at.remove(place));
+        // Examined names go to the back, so the next eviction examines others.
         self.learned.extend(looked_at);
         gone.map(|name| self.by_name.remove(&name)).is_some()
     }

@@ -1,14 +1,14 @@
-//! Decides how a call notes something down for itself.
+//! Decides how a call keeps its own counters and flags.
 //!
-//! A call is one task, so no two threads are at its notes at once: they are atomic only to be
-//! shared by the futures of that task, and are read and written in two steps, which is cheaper than
-//! one. Whoever moves a task to another thread sees to it that it finds there what it has noted.
+//! A call is one task, so no two threads touch its notes at once: they are atomic only to be shared
+//! by the futures of that task. A load and a store are cheaper than one read-modify-write. The
+//! runtime that moves a task to another thread makes the earlier stores visible there.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::time::clock::Moment;
 
-/// Whether something has happened.
+/// Whether an event has happened.
 #[derive(Debug, Default)]
 pub(crate) struct Flag(AtomicBool);
 
@@ -24,7 +24,7 @@ impl Flag {
     }
 }
 
-/// How often something has happened.
+/// How often an event has happened.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU32);
 
@@ -34,16 +34,17 @@ impl Count {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Counts once more, and gives how often that is.
+    /// Adds one, and gives the new count.
     #[inline]
     pub(crate) fn next(&self) -> u32 {
+        // Not `fetch_add`: no other thread counts here, and a locked instruction costs more.
         let number = self.get().saturating_add(1);
         self.0.store(number, Ordering::Relaxed);
         number
     }
 }
 
-/// When something happens.
+/// The moment of an event.
 #[derive(Debug, Default)]
 pub(crate) struct When(AtomicU64);
 

@@ -29,16 +29,17 @@ pub enum Preset {
     /// Safe defaults by kind of tool: docs/requirements.md, Defaults and presets.
     #[default]
     Default,
-    /// Classic words and labels, one breaker per tool, repeated calls are loops.
+    /// Classic texts and labels, one breaker per tool; identical calls count as loops even if they
+    /// succeed.
     Blog,
-    /// GitNexus: what its tools do and how they fail, no retries, no copies, one breaker for all,
-    /// timeouts by tier.
+    /// GitNexus: known effects and error patterns of its tools, no retries, no response cache, one
+    /// breaker for all tools, timeouts by tier.
     Gitnexus,
     /// CAIPE: one breaker per server.
     Caipe,
 }
 
-/// Two limits for whole calls, and which tools get the longer one.
+/// Two timeouts for whole calls, and the tools that get the longer one.
 ///
 /// ```
 /// # use seawall::{Preset, Tiers};
@@ -54,17 +55,17 @@ pub struct Tiers {
     pub quick: Duration,
     /// For heavy tools.
     pub heavy: Duration,
-    /// The heavy tools; `None`: those that the preset knows.
+    /// The heavy tools; `None`: the heavy tools of the preset.
     pub heavy_tools: Option<Vec<String>>,
 }
 
-/// The variables of each tier, the first that is set wins.
+/// The environment variables of each tier; the first variable that is set wins.
 const QUICK: [&str; 2] = ["SEAWALL_TIMEOUT_QUICK", "GITNEXUS_TIMEOUT_QUICK"];
 const HEAVY: [&str; 2] = ["SEAWALL_TIMEOUT_HEAVY", "GITNEXUS_TIMEOUT_HEAVY"];
 const DEBUG: [&str; 2] = ["SEAWALL_DEBUG", "GITNEXUS_DEBUG"];
 
 impl Tiers {
-    /// Takes over the limits that environment variables set; empty ones set nothing.
+    /// Takes over the timeouts that environment variables set; an empty variable counts as unset.
     pub fn from_env(mut self, lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Invalid> {
         for (variables, limit) in [(QUICK, &mut self.quick), (HEAVY, &mut self.heavy)] {
             if let Some((name, text)) = first_set(variables, &lookup) {
@@ -80,12 +81,12 @@ impl Tiers {
         invalid::positive("heavy", self.heavy)
     }
 
-    /// The limit of a tool; one that nobody listed is quick.
+    /// The timeout of a tool; a tool that is not listed as heavy is quick.
     pub fn limit(&self, preset: Preset, tool: &str) -> Duration {
         if self.is_heavy(preset, tool) { self.heavy } else { self.quick }
     }
 
-    /// Whether a tool gets the longer limit.
+    /// Whether a tool gets the longer timeout.
     pub fn is_heavy(&self, preset: Preset, tool: &str) -> bool {
         match &self.heavy_tools {
             Some(heavy) => heavy.iter().any(|heavy| heavy == tool),
@@ -93,7 +94,7 @@ impl Tiers {
         }
     }
 
-    /// The variable that sets the limit of the heavy tools, or of all others, if one does.
+    /// The variable that sets the timeout of the heavy tools, or of all others, if any does.
     pub fn variable(
         is_heavy: bool,
         lookup: impl Fn(&str) -> Option<String>,
@@ -113,7 +114,7 @@ pub fn debug_from_env(lookup: impl Fn(&str) -> Option<String>) -> bool {
     first_set(DEBUG, &lookup).is_some_and(|(_, text)| text == "true")
 }
 
-/// The first of the variables that is set, and what it says; an empty one sets nothing.
+/// The first variable that is set, and its value; an empty variable counts as unset.
 fn first_set(
     variables: [&'static str; 2],
     lookup: &impl Fn(&str) -> Option<String>,
@@ -124,7 +125,7 @@ fn first_set(
 }
 
 impl Kind {
-    /// What a degraded tool of this kind means for its user.
+    /// The label that tells the user how a degraded tool of this kind affects the task.
     pub fn label(self) -> &'static str {
         match self {
             Kind::Read => "Live data unavailable",
@@ -137,7 +138,7 @@ impl Kind {
 }
 
 impl Preset {
-    /// A tool with what the preset knows of it.
+    /// The facts about a tool, with the effect that the preset knows.
     pub fn informed<'a>(self, tool: &ToolFacts<'a>) -> ToolFacts<'a> {
         let is_theirs = self == Preset::Gitnexus && !tool.siblings.is_no_gitnexus;
         ToolFacts { known: if is_theirs { gitnexus::effect(tool.name) } else { None }, ..*tool }
@@ -173,7 +174,7 @@ impl Preset {
         policy
     }
 
-    /// In whose words failures are told, unless that is set.
+    /// The style of failure texts, unless the config sets it.
     pub fn style(self) -> TextStyle {
         match self {
             Preset::Default | Preset::Caipe => TextStyle::Plain,
@@ -182,8 +183,8 @@ impl Preset {
         }
     }
 
-    /// How a server that denied access is told, unless that is set: CAIPE's sentence stays as it
-    /// was.
+    /// The text for a server that denied access, unless the config sets it: CAIPE keeps its old
+    /// sentence.
     pub fn denied_text(self) -> DeniedText {
         match self {
             Preset::Caipe => DeniedText::Legacy,
@@ -191,7 +192,7 @@ impl Preset {
         }
     }
 
-    /// The tools with the longer limit, unless they are set.
+    /// The tools with the longer timeout, unless the config sets them.
     fn heavy_tools(self) -> &'static [&'static str] {
         match self {
             Preset::Gitnexus => gitnexus::HEAVY,
@@ -208,11 +209,12 @@ impl Preset {
                 policy.scope = Scope::Global;
                 policy.breaker = Some(BreakerPolicy::default());
                 policy.loops = LoopPolicy::OFF;
-                // A graph that is rebuilt is no older copy of itself, and nothing else stands in
-                // for it.
+                // A graph that is rebuilt makes cached responses wrong, and no other tool can stand
+                // in for it.
                 policy.cache = CachePolicy::default();
                 policy.fallback.clear();
-                // Who is told that a call can be repeated can repeat it.
+                // GitNexus's texts tell the agent that it can repeat the call, so a repeat is not
+                // held back.
                 policy.uncertain_write_hold = None;
                 policy.tool_errors = gitnexus::tool_errors();
             }
@@ -224,7 +226,7 @@ impl Preset {
     }
 }
 
-/// The defaults of each kind: attempts and the first pause.
+/// The defaults of each kind: attempts and the first backoff.
 fn attempts(kind: Option<Kind>) -> (u32, Duration) {
     match kind {
         Some(Kind::Read | Kind::Search) | None => (3, Duration::from_secs(1)),
@@ -243,7 +245,8 @@ fn breaker(kind: Option<Kind>) -> (u32, Duration) {
     }
 }
 
-/// The fallbacks of each kind when all attempts failed. Only what is safe for the effect.
+/// The fallbacks of each kind when all attempts failed; only fallbacks that are safe for the
+/// effect.
 fn fallback(kind: Option<Kind>, effect: Effect, destroys: bool) -> Vec<Fallback> {
     let reads = effect == Effect::ReadOnly;
     match kind {
@@ -251,7 +254,7 @@ fn fallback(kind: Option<Kind>, effect: Effect, destroys: bool) -> Vec<Fallback>
         Some(Kind::Search) if reads => vec![Fallback::Cached, Fallback::Simplify(None)],
         Some(Kind::List) if reads => vec![Fallback::Cached, Fallback::PreviousPage(None)],
         Some(Kind::Batch) => vec![Fallback::OneByOne(None)],
-        // What destroys is not put off: delivered late, it could destroy what is newer.
+        // A destructive write is not queued: delivered late, it could destroy newer data.
         Some(Kind::Write) if matches!(effect, Effect::Write | Effect::Idempotent) && !destroys => {
             vec![Fallback::Queue]
         }

@@ -1,4 +1,5 @@
-//! What is told of a failure: a code and fields for programs, in one of two styles.
+//! Decides the fields of a failure report: a code and details for programs, the message in plain
+//! and in classic style.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,20 +10,20 @@ use super::failure::{Cause, Failure};
 use crate::time::clock::{millis, whole_seconds};
 use crate::time::stamp;
 
-/// What a client can branch on.
+/// The error code, which a client can branch on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[non_exhaustive]
 pub enum ErrorCode {
-    /// No answer in time.
+    /// No answer before the timeout.
     Timeout,
-    /// The breaker is open.
+    /// The circuit breaker is open.
     CircuitOpen,
     /// The connection was lost or could not be made.
     ConnectionLost,
-    /// Reconnecting was given up.
+    /// Reconnecting to the server was given up.
     RetryExhausted,
-    /// A rate is used up.
+    /// A rate limit is used up.
     RateLimited,
     /// Too many calls wait already.
     Overloaded,
@@ -34,13 +35,14 @@ pub enum ErrorCode {
     UpstreamError,
     /// The server is being started.
     ServerStarting,
-    /// The server is down until somebody acts.
+    /// The server is down until a person acts.
     ServerUnavailable,
     /// The same call failed too often.
     LoopDetected,
-    /// The same write may have been executed, and nobody has looked since.
+    /// The identical write may have been executed, and the caller has not read from the server
+    /// since.
     WriteUncertain,
-    /// The same write waits in the queue.
+    /// The identical write waits in the queue.
     AlreadyQueued,
     /// The arguments are wrong.
     ValidationError,
@@ -51,7 +53,7 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
-    /// The code of a failure's cause.
+    /// The code for a failure's cause.
     pub fn of(cause: Cause) -> Self {
         match cause {
             Cause::RateLimited => ErrorCode::RateLimited,
@@ -75,7 +77,7 @@ impl ErrorCode {
         }
     }
 
-    /// Whether the same call can succeed later without anybody doing anything else.
+    /// Whether the same call can succeed later without anybody acting.
     pub fn is_retryable(self) -> bool {
         !matches!(
             self,
@@ -91,7 +93,7 @@ impl ErrorCode {
         )
     }
 
-    /// As it is written on the wire.
+    /// The code as it stands on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             ErrorCode::Timeout => "TIMEOUT",
@@ -115,46 +117,46 @@ impl ErrorCode {
     }
 }
 
-/// Details for people who look for the reason; only on request.
+/// Details for people who debug a failure; only on request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DebugDetails {
-    /// When it failed, if anybody knows: see [`crate::Settings::wall_clock`].
+    /// When the call failed, if a clock is set: see [`crate::Settings::wall_clock`].
     pub at: Option<SystemTime>,
     /// The arguments, with secrets removed.
     pub arguments: Value,
-    /// The limit of the call.
+    /// The timeout of the call.
     pub timeout: Duration,
-    /// The attempt that failed last.
+    /// The number of the last failed attempt.
     pub attempt: u32,
     /// One line for each attempt that failed.
     pub causes: Vec<String>,
 }
 
-/// Why a call has no answer.
+/// The report of a call that has no answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailureReport {
-    /// What a client can branch on.
+    /// The error code, which a client can branch on.
     pub code: ErrorCode,
-    /// What a model or a person reads.
+    /// The message in plain style, for a model or a person.
     pub message: String,
     /// How long to wait before the same call makes sense.
     pub retry_after: Option<Duration>,
     /// The tool.
     pub tool: String,
-    /// Its server.
+    /// The tool's server.
     pub server: String,
-    /// How often a tool was really executed.
+    /// Attempts that were made for the call, fallbacks included.
     pub attempts: u32,
     /// Whether the call may have changed something although it failed.
     pub may_have_executed: bool,
-    /// What is known about the failure itself.
+    /// The failure itself.
     pub failure: Failure,
-    /// Whether the tool result is marked as an error. All are but one: a loop in the mode
-    /// [`crate::LoopMode::Calls`] is a warning.
+    /// Whether the tool result is marked as an error. Every report is, except a loop in the mode
+    /// [`crate::LoopMode::Calls`], which is a warning.
     pub is_error: bool,
-    /// The same message in the classic words.
+    /// The same message in the classic style.
     pub classic: String,
-    /// Details, if they were asked for.
+    /// Details, if the client asked for them.
     pub debug: Option<DebugDetails>,
 }
 
@@ -184,7 +186,7 @@ impl FailureReport {
         object
     }
 
-    /// What both objects show on request.
+    /// The details, which both error objects show on request.
     pub(crate) fn details(&self, debug: &DebugDetails) -> Value {
         let mut details = json!({
             "tool": self.tool,
@@ -198,7 +200,7 @@ impl FailureReport {
         details
     }
 
-    /// Whether nothing but an explanation was left to give.
+    /// Whether an open breaker left only this explanation as an answer.
     pub fn is_degradation(&self) -> bool {
         self.code == ErrorCode::CircuitOpen
     }

@@ -1,8 +1,9 @@
-//! Decides where chance comes from: one injected, seedable source of numbers in `[0, 1)`.
+//! Decides where randomness comes from: one injected, seedable source of numbers in `[0, 1)`.
 
 use std::sync::{Mutex, PoisonError};
 
-/// Randomness for jitter. Cheap to share; read only when something already went wrong.
+/// Randomness for jitter. Cheap to share: only failure paths draw numbers, so its lock is rarely
+/// contended.
 #[derive(Debug)]
 pub struct Rng(RngSource);
 
@@ -23,12 +24,12 @@ impl Rng {
         Self(RngSource::Drawn(Mutex::new(fastrand::Rng::with_seed(seed))))
     }
 
-    /// Always draws `unit`, brought into `[0, 1)`; shows the ends of a jitter range in tests.
+    /// Always draws `unit`, clamped to `[0, 1)`; shows the ends of a jitter range in tests.
     pub fn fixed(unit: f64) -> Self {
         Self(RngSource::Fixed(unit.clamp(0.0, 1.0 - f64::EPSILON)))
     }
 
-    /// A number in `[0, 1)`.
+    /// Draws a number in `[0, 1)`.
     pub fn unit(&self) -> f64 {
         match &self.0 {
             RngSource::Drawn(rng) => rng.lock().unwrap_or_else(PoisonError::into_inner).f64(),

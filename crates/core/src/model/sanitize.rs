@@ -1,5 +1,5 @@
-//! Decides what may be shown of arguments and of other people's texts: no secrets, and not too
-//! much.
+//! Decides which parts of arguments and of servers' texts may be shown: no secrets, and only a
+//! bounded length.
 
 #[cfg(feature = "pipeline")]
 mod arguments;
@@ -8,22 +8,22 @@ mod arguments;
 pub use arguments::sanitize;
 
 const REDACTED: &str = "[REDACTED]";
-/// Longer quotations are cut here.
+/// Longer quotations are cut to this many characters.
 const LONGEST_QUOTE: usize = 300;
-/// No more of a text than this is made ready to be shown. What follows is not even looked at.
+/// At most this many bytes of a text are cleaned. The rest is not even read.
 const MOST: usize = 8 * 1024;
-/// Names of secrets are not longer.
+/// Names of secrets are not longer than this many characters.
 const LONGEST_NAME: usize = 200;
 
-/// Whether a letter tells whoever shows it what to do, and is nothing to see itself: control
-/// characters, and those that turn the direction of a text, which make a line look like another
-/// one.
+/// Whether a character is invisible and steers the terminal or viewer that shows it: control
+/// characters, and characters that turn the direction of a text, which make one line look like
+/// another.
 pub fn is_unseen(letter: char) -> bool {
     let turns = matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     letter.is_control() || turns
 }
 
-/// Somebody else's text as one short line: a server cannot add lines to what a model reads.
+/// A server's text as one short line: a server cannot add lines to a text that a model reads.
 pub(crate) fn one_line(text: &str) -> String {
     let words: Vec<&str> = text
         .split(|c: char| c.is_whitespace() || is_unseen(c))
@@ -32,12 +32,13 @@ pub(crate) fn one_line(text: &str) -> String {
     cut(&words.join(" "), LONGEST_QUOTE)
 }
 
-/// Somebody else's text as we may quote it: one short line without credentials and quotation marks.
+/// A server's text ready to be quoted: one short line without credentials and double quotation
+/// marks.
 pub fn quote(text: &str) -> String {
     one_line(&without_credentials(text)).replace('"', "'")
 }
 
-/// Parts of names behind which a secret stands.
+/// Parts of names whose values are secrets.
 const TELLING: &[&str] = &[
     "token",
     "secret",
@@ -53,7 +54,7 @@ const TELLING: &[&str] = &[
     "bearer",
     "jwt",
 ];
-/// Whole names behind which one stands.
+/// Whole names whose values are secrets.
 const WHOLLY: &[&str] = &["auth", "pwd", "sig", "signature"];
 
 fn is_secret(name: &str) -> bool {
@@ -61,7 +62,7 @@ fn is_secret(name: &str) -> bool {
     TELLING.iter().any(|word| name.contains(word)) || WHOLLY.contains(&name.as_str())
 }
 
-/// `--token`: what follows it in a command is a secret.
+/// Whether a word is an option such as `--token`, whose following word is a secret.
 fn is_option(word: &str) -> bool {
     word.starts_with('-') && !word.contains(['=', ' ']) && is_secret(word)
 }
@@ -73,15 +74,15 @@ fn cut(text: &str, longest: usize) -> String {
     }
 }
 
-/// The beginning of a text, of at most so many bytes.
+/// The beginning of a text, of at most `most` bytes, cut at a character boundary.
 pub(crate) fn beginning(text: &str, most: usize) -> &str {
     let end = (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
     &text[..end.unwrap_or_default()]
 }
 
-/// The text without credentials: none in URLs, none behind a telling name, none behind a scheme. Of
-/// a long text, its beginning: whoever sends one decides how long it is, not how long we work on
-/// it.
+/// The text without credentials: none in URLs, none behind the name of a secret, none behind an
+/// authorization scheme. Of a long text only the beginning is cleaned: its sender decides how long
+/// it is, but not how long the cleaning works on it.
 pub(crate) fn without_credentials(text: &str) -> String {
     let mut clean = String::with_capacity(text.len().min(MOST));
     let mut next = NextWord::Plain;
@@ -90,7 +91,7 @@ pub(crate) fn without_credentials(text: &str) -> String {
             break;
         }
         let bare = word.trim_end();
-        // Nothing stands between two blanks: what was announced is still to come.
+        // Two blanks in a row give an empty word: the announced secret is still to come.
         if !bare.is_empty() {
             let shown = next.shown(bare);
             clean.push_str(&shown.0);
@@ -102,11 +103,11 @@ pub(crate) fn without_credentials(text: &str) -> String {
     clean
 }
 
-/// What a word says of the one that follows it.
+/// How a word announces the word that follows it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NextWord {
     Plain,
-    /// A secret, if there is a sign before it: `password = …`.
+    /// A secret, if a sign stands before it: `password = …`.
     Named,
     /// The same, or a scheme and then a secret: `"Authorization" : "Bearer …"`.
     NamedScheme,
@@ -114,14 +115,14 @@ enum NextWord {
     SchemeOrSecret,
 }
 
-/// What may stand between `Authorization:` and the secret.
+/// Schemes that may stand between `Authorization:` and the secret.
 const SCHEMES: &[&str] = &["bearer", "basic", "token", "digest", "negotiate"];
-/// What stands between a name and its value.
+/// Signs between a name and its value.
 const SIGNS: [char; 2] = [':', '='];
 const QUOTES: [char; 2] = ['"', '\''];
 
 impl NextWord {
-    /// What of this word may be shown, and what it says of the next.
+    /// The visible part of this word, and how it announces the next word.
     fn shown(self, word: &str) -> (String, NextWord) {
         let hidden = || (REDACTED.to_owned(), announced(word));
         let value = word.trim_start_matches(SIGNS).trim_start_matches('>');
@@ -156,10 +157,10 @@ fn is_scheme(word: &str) -> bool {
     SCHEMES.iter().any(|scheme| word.eq_ignore_ascii_case(scheme))
 }
 
-/// `Bearer`, `X-API-Key:`, `"password": `, `--token`: the next word is a secret. `password`: it is
-/// if a sign follows.
+/// How a word announces the next one. `Bearer`, `X-API-Key:`, `"password": `, `--token`: the next
+/// word is a secret. `password`: the next word is a secret if a sign follows.
 fn announced(word: &str) -> NextWord {
-    // No name is longer; a long word's ending is enough.
+    // No name is longer, so the ending of a long word is enough.
     let ending =
         word.char_indices().rev().nth(LONGEST_NAME).map_or(word, |(start, _)| &word[start..]);
     let lower = ending.to_lowercase();
@@ -178,7 +179,8 @@ fn announced(word: &str) -> NextWord {
     }
 }
 
-/// The word with every value behind a telling name replaced: `key=…`, `"token":"…"`, `?api_key=…&`.
+/// The word with every value behind the name of a secret replaced: `key=…`, `"token":"…"`,
+/// `?api_key=…&`.
 fn without_secrets(word: &str) -> String {
     let mut clean = String::with_capacity(word.len().min(MOST));
     let mut rest = word;
@@ -193,8 +195,8 @@ fn without_secrets(word: &str) -> String {
             .unwrap_or_default();
         clean.push_str(&rest[..=at]);
         rest = value;
-        // Only behind such a name is looked for the end of a value, so that nothing is looked at
-        // twice.
+        // The end of a value is searched only behind the name of a secret, so no byte is read twice
+        // and the work stays linear.
         if is_secret(key) || key.eq_ignore_ascii_case("key") {
             let inside = value.trim_start_matches(['"', '\'']);
             let length =
@@ -218,8 +220,9 @@ fn without_userinfo(word: &str) -> String {
             return clean;
         }
         let (scheme, after) = rest.split_at(at + 3);
-        // A comma and an apostrophe are legal in a password.
+        // A comma and an apostrophe are legal in a password, so they do not end the search.
         let end = after.find(['/', '?', '#', '"', '`', '<', '>']).unwrap_or(after.len());
+        // The last `@` counts: a password may contain one.
         let host = after[..end].rfind('@').map_or(0, |at| at + 1);
         clean.push_str(scheme);
         rest = &after[host..];

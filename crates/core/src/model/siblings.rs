@@ -1,29 +1,31 @@
-//! Decides what the tools of a server tell about each other: the words that all their names begin
-//! with, and whose they are.
+//! Decides which facts the tool names of one server reveal together: their common prefix, and
+//! whether the server is GitNexus.
 
 use super::effect::{is_verb, words};
 use super::gitnexus;
 
-/// What the other tools of a server tell about one of them.
+/// Facts that the tool list of a server reveals about each of its tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Siblings {
-    /// How many words all their names begin with: the server's own name, as in
-    /// `slack_list_channels`.
+    /// How many leading words all names share: the server's own name, as in `slack_list_channels`.
     pub prefix: usize,
-    /// They are certainly not GitNexus's, so that what is known of its tools says nothing here.
+    /// The server is certainly not GitNexus, so the preset's knowledge of GitNexus tools does not
+    /// apply.
     pub is_no_gitnexus: bool,
 }
 
-/// Fewer tools share a first word by chance.
+/// Fewer tools can share a first word by chance.
 const FEWEST: usize = 3;
 
 impl Siblings {
-    /// What a list of tools tells. A prefix is one only if most names go on with a verb:
-    /// `flush_cache`, `flush_logs` and `flush_search_index` share a verb of their own.
+    /// Derives the facts from a list of tool names. Shared words are a prefix only if most names
+    /// continue with a verb: `flush_cache`, `flush_logs` and `flush_search_index` share a verb of
+    /// their own.
     pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         let names: Vec<&str> = names.into_iter().collect();
         let is_no_gitnexus = !gitnexus::ANCHORS.iter().all(|anchor| names.contains(anchor));
         let all: Vec<Vec<String>> = names.iter().map(|name| words(name)).collect();
+        // At least one word of each name stays behind the prefix.
         let longest =
             all.iter().map(|words| words.len().saturating_sub(1)).min().unwrap_or_default();
         let is_shared =

@@ -1,5 +1,4 @@
-//! Decides what is worth knowing about a failed attempt: the facts, before anybody gives them
-//! meaning.
+//! Decides which facts of a failed attempt are recorded, before the classifier gives them meaning.
 
 use std::error::Error;
 use std::io;
@@ -10,19 +9,19 @@ use super::failure::Sent;
 /// How a connection failed, as the transport saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TransportFailure {
-    /// Nothing listens there.
+    /// Nothing listens at the address.
     Refused,
-    /// The name does not exist.
+    /// The host name does not exist.
     UnknownHost,
-    /// The name could not be looked up just now.
+    /// The host name could not be looked up just now.
     LookupFailed,
     /// The network or host cannot be reached.
     Unreachable,
-    /// The certificate or the handshake was not acceptable.
+    /// The certificate or the TLS handshake was rejected.
     Tls,
-    /// The connection was not made in time.
+    /// The connection was not made before the timeout.
     ConnectTimeout,
-    /// No answer in time.
+    /// No answer before the timeout.
     Timeout,
     /// The connection broke before an answer came.
     Lost,
@@ -30,18 +29,18 @@ pub enum TransportFailure {
     Garbage,
     /// The server is being started: nothing was sent.
     Starting,
-    /// The server could not be reached, and is tried again later: nothing was sent.
+    /// The server could not be reached, and the connection is tried again later: nothing was sent.
     Away,
     /// The server cannot be used until a person changes something: nothing was sent.
     Down,
-    /// Connecting again was tried as often as is allowed: nothing was sent.
+    /// Reconnecting was given up after the allowed number of attempts: nothing was sent.
     GivenUp,
-    /// The server does not know the session that it has just opened: it has not looked at the
+    /// The server does not know the session that it has just opened, so it has not executed the
     /// request.
     Forgetful,
-    /// Too much is under way already: nothing was sent.
+    /// Too many requests are in flight already: nothing was sent.
     Busy,
-    /// Whoever asked has left.
+    /// The client that made the call has left.
     Left,
 }
 
@@ -54,7 +53,7 @@ pub enum ProcessExit {
     Signal(i32),
 }
 
-/// The facts of a failed attempt. Fill in what is known; the classifier ranks it.
+/// The facts of a failed attempt. Fill in the known ones; the classifier ranks them.
 ///
 /// ```
 /// # use seawall::{Cause, FailureSignals, Sent, TransportFailure, classify};
@@ -67,8 +66,9 @@ pub enum ProcessExit {
 pub struct FailureSignals {
     /// The error text.
     pub message: String,
-    /// How far the request got, for those who know it better than the rest tells. `Yes` is believed
-    /// against any status or code: say it of a tool that has acted, not because bytes went out.
+    /// How far the request got, for a transport that knows it better than the other facts tell. The
+    /// classifier believes `Yes` against any status or code: set it for a tool that has acted, not
+    /// because bytes were written.
     pub sent: Sent,
     /// How the connection failed.
     pub transport: Option<TransportFailure>,
@@ -80,52 +80,55 @@ pub struct FailureSignals {
     pub code: Option<i64>,
     /// How the server's process ended.
     pub exit: Option<ProcessExit>,
-    /// How long the server asks to wait. It is not believed for more than a day.
+    /// How long the server asks to wait; the classifier caps it at a day.
     pub retry_after: Option<Duration>,
-    /// The request belonged to a session the server had issued.
+    /// The request belonged to a session that the server had issued.
     pub in_session: bool,
-    /// What ended this attempt ended others too, and they carry the same number; a later incident
-    /// has a higher one.
+    /// The number of the incident that ended this attempt; other attempts that the same incident
+    /// ended carry the same number. A later incident has a higher number.
     pub incident: Option<u64>,
 }
 
 impl FailureSignals {
-    /// Only a text is known.
+    /// The facts of a failure of which only the text is known.
     pub fn text(message: impl Into<String>) -> Self {
         Self { message: message.into(), ..Self::default() }
     }
 
-    /// The transport failed.
+    /// The facts of a transport failure.
     pub fn transport(transport: TransportFailure, message: impl Into<String>) -> Self {
         Self { transport: Some(transport), ..Self::text(message) }
     }
 
-    /// An HTTP answer that is not a success.
+    /// The facts of an HTTP response that is not a success.
     pub fn http(status: u16, message: impl Into<String>) -> Self {
         Self { status: Some(status), ..Self::text(message) }
     }
 
-    /// A JSON-RPC error.
+    /// The facts of a JSON-RPC error.
     pub fn rpc(code: i64, message: impl Into<String>) -> Self {
         Self { code: Some(code), ..Self::text(message) }
     }
 
-    /// The server's process ended.
+    /// The facts of a server process that ended.
     pub fn exited(exit: ProcessExit, message: impl Into<String>) -> Self {
         Self { exit: Some(exit), ..Self::text(message) }
     }
 
-    /// Any error: the texts of its whole chain, and what an [`io::Error`] in it tells.
+    /// The facts of any error: the texts of its whole chain, and the kind of an [`io::Error`] in
+    /// it.
     pub fn from_error(error: &(dyn Error + 'static)) -> Self {
         let mut signals = Self::text(error.to_string());
         let mut next = Some(error);
         while let Some(cause) = next {
             let text = cause.to_string();
-            // Many errors repeat the text of their source; saying it once is enough.
+            // Many errors repeat the text of their source; once is enough.
             if !signals.message.contains(&text) {
                 signals.message = format!("{}: {text}", signals.message);
             }
             if let Some(io) = cause.downcast_ref::<io::Error>() {
+                // The outermost I/O error with a known kind wins: it is nearest to the failed
+                // operation.
                 signals.transport =
                     signals.transport.or(transport_of(io.kind())).or(lookup_of(&text));
             }
@@ -140,32 +143,32 @@ impl FailureSignals {
         self
     }
 
-    /// Says how far the request got.
+    /// Sets how far the request got.
     pub fn with_sent(mut self, sent: Sent) -> Self {
         self.sent = sent;
         self
     }
 
     /// Adds the server's `Retry-After` header, if there is one: seconds, or an HTTP date read
-    /// against `now`. A value that makes no sense is dropped.
+    /// against `now`. An unreadable or negative value is dropped.
     pub fn with_retry_after(mut self, header: Option<&str>, now: SystemTime) -> Self {
         self.retry_after = header.and_then(|header| parse_retry_after(header, now));
         self
     }
 
-    /// Says that what ended this attempt, such as the death of a process, is this incident.
+    /// Sets the incident, such as the death of a process, that ended this attempt.
     pub fn with_incident(mut self, incident: u64) -> Self {
         self.incident = Some(incident);
         self
     }
 
-    /// How far the request got when nothing proves otherwise: an answer with a code comes from who
-    /// received it.
+    /// How far the request got when nothing proves otherwise: an error with a code comes from a
+    /// server that received the request.
     pub(crate) fn heard(&self) -> Sent {
         if self.code.is_some() && self.sent == Sent::Maybe { Sent::Yes } else { self.sent }
     }
 
-    /// Says that the request belonged to a session the server had issued.
+    /// Notes that the request belonged to a session that the server had issued.
     pub fn with_session(mut self) -> Self {
         self.in_session = true;
         self
@@ -190,7 +193,7 @@ impl From<io::Error> for FailureSignals {
     }
 }
 
-/// The standard library tells a failed lookup only by its text.
+/// The transport failure behind a failed lookup, which the standard library reports only as text.
 fn lookup_of(text: &str) -> Option<TransportFailure> {
     let is_temporary = text.contains("Temporary failure");
     let kind =
@@ -198,9 +201,9 @@ fn lookup_of(text: &str) -> Option<TransportFailure> {
     text.starts_with("failed to lookup address information").then_some(kind)
 }
 
-/// Only connecting is refused. A host can become unreachable, and time run out, while an answer is
-/// read too: whoever knows that it was the connecting that failed says so with
-/// [`Signals::with_sent`].
+/// The transport failure behind an I/O error. A refusal can only come from connecting. An
+/// unreachable host or a timeout can also happen while an answer is read: a transport that knows
+/// that connecting failed says so with [`FailureSignals::with_sent`].
 fn transport_of(kind: io::ErrorKind) -> Option<TransportFailure> {
     Some(match kind {
         io::ErrorKind::ConnectionRefused => TransportFailure::Refused,
@@ -215,14 +218,16 @@ fn transport_of(kind: io::ErrorKind) -> Option<TransportFailure> {
     })
 }
 
-/// No server is believed that asks for more than a day.
+/// The longest pause that a server may ask for; a longer one is cut to a day.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 3600);
 
 /// Reads a `Retry-After` header: whole or decimal seconds, or an HTTP date. Clamped to a day;
-/// `None` for a negative or unreadable value. A date in the past is no wait at all.
+/// `None` for a negative or unreadable value. A date in the past means no wait.
 pub fn parse_retry_after(header: &str, now: SystemTime) -> Option<Duration> {
     let header = header.trim();
     let wait = match header.parse::<f64>() {
+        // `f64` also parses `nan` and `inf`: the first is dropped here, the second is out of range
+        // below and becomes the longest pause.
         Ok(seconds) if seconds.is_nan() || seconds < 0.0 => return None,
         Ok(seconds) => Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_PAUSE),
         Err(_) => httpdate::parse_http_date(header).ok()?.duration_since(now).unwrap_or_default(),

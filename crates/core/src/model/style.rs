@@ -1,30 +1,30 @@
-//! Decides in whose words something is told.
+//! Decides the styles in which texts are written.
 
-/// Which words.
+/// The style of texts for clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TextStyle {
     /// Plain and declarative.
     #[default]
     Plain,
-    /// With symbols and labels, for programs that match on these texts.
+    /// With symbols and labels, for programs that match on the classic texts.
     Classic,
-    /// GitNexus's own.
+    /// GitNexus's own texts.
     Gitnexus,
 }
 
 impl TextStyle {
-    /// Whether a fallback introduces itself with the label of the tool's kind.
+    /// Whether a fallback's note begins with the label of the tool's kind.
     pub(crate) fn is_labelled(self) -> bool {
         self != TextStyle::Plain
     }
 }
 
-/// How a server that denied access is told.
+/// The text for a server that denied access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeniedText {
-    /// As what it is, with the status and the endpoint.
+    /// A denial, with the status and the endpoint.
     #[default]
     Diagnostic,
-    /// In the words from before denials were told apart, for those who match on them.
+    /// The older sentence that did not tell denials apart, for programs that match on it.
     Legacy,
 }

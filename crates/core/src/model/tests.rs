@@ -1,4 +1,4 @@
-//! Which names are remembered. Apart from its source, which a model checker compiles too.
+//! Tests which names are remembered. In a file of their own, because loom compiles the source too.
 
 use std::cell::Cell;
 use std::sync::Arc;

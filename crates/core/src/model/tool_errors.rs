@@ -1,11 +1,10 @@
-//! Decides which of a tool's own answers are failures: errors that it marked, and errors that it
-//! dressed as success.
+//! Decides which of a tool's own answers are failures: errors that the tool marked, and errors that
+//! it dressed as success.
 //!
 //! An answer proves that a server lives, so by default only a marked error that plainly carries an
-//! upstream status is a failure. Tools that report errors as ordinary results need an operator's
-//! word for it, pattern by pattern: a field of the JSON they answer with, or the beginning or a
-//! part of their text. No regular expressions: a pattern is read as it stands, and no answer can
-//! make matching slow.
+//! upstream status is a failure. For tools that report errors as ordinary results the operator
+//! lists patterns: a field of their JSON answer, or the beginning or a part of their text. Patterns
+//! are literal, not regular expressions, so no answer can make matching slow.
 
 #[cfg(feature = "pipeline")]
 mod find;
@@ -17,12 +16,12 @@ pub(crate) use find::FoundError;
 
 use super::invalid::Invalid;
 
-/// More patterns than this are a slip.
+/// More patterns than this are a mistake.
 const MOST: usize = 32;
-/// No more of an answer is looked at: what tells of an error is short.
+/// How many bytes of an answer are searched for errors: error texts are short.
 pub const LOOKED_AT: usize = 64 * 1024;
 
-/// Which of a tool's own answers are failures.
+/// The rules by which a tool's own answers count as failures.
 ///
 /// ```
 /// # use seawall::{ErrorMatcher, ErrorMode, ErrorPattern, ToolErrors, TransientErrors};
@@ -35,60 +34,62 @@ pub const LOOKED_AT: usize = 64 * 1024;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolErrors {
-    /// One that the tool marked (`isError`), if it plainly carries an upstream status.
+    /// Whether errors that the tool marked (`isError`) are failures, if they plainly carry an
+    /// upstream status.
     pub marked: bool,
-    /// Those that the tool did not mark; the first pattern that fits decides. Up to 32.
+    /// Patterns of errors that the tool did not mark; the first pattern that fits decides. Up to
+    /// 32.
     pub patterns: Vec<ErrorPattern>,
 }
 
-/// Errors that a tool does not mark as such.
+/// A pattern of errors that a tool does not mark as such.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorPattern {
-    /// By what they are known.
+    /// How to recognise the error.
     pub find: ErrorMatcher,
-    /// Which of them may pass. The others are the caller's fault: not retried, and the server is
-    /// not blamed.
+    /// Which of these errors are transient. The others are the caller's fault: not retried, and not
+    /// counted against the server.
     pub transient: TransientErrors,
-    /// What is done about them.
+    /// The action on a match.
     pub mode: ErrorMode,
 }
 
-/// By what an error is known.
+/// How an error is recognised in an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ErrorMatcher {
-    /// The answer is a JSON object, as its text or as structured content, that says something at
-    /// this path (`error`, `status.error`). `null`, `false` and what is empty say nothing.
+    /// The answer is a JSON object, as its text or as structured content, with a value at this path
+    /// (`error`, `status.error`). `null`, `false` and empty values do not count.
     Json(String),
-    /// The text contains this; behind a `^` it begins with it. Letters' case does not matter.
+    /// The text contains this; behind a `^` it begins with it. ASCII case does not matter.
     Text(String),
 }
 
-/// Which errors may pass.
+/// Which errors are transient.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TransientErrors {
-    /// Those that plainly carry an upstream status.
+    /// Errors that plainly carry an upstream status.
     #[default]
     Plain,
-    /// Those, and those that contain one of these words. Letters' case does not matter.
+    /// Those, and errors that contain one of these phrases. ASCII case does not matter.
     Saying(Vec<String>),
-    /// All of them.
+    /// All errors.
     All,
 }
 
-/// What is done about an error that a pattern finds.
+/// The action on an error that a pattern finds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ErrorMode {
-    /// It is a failure.
+    /// The error is a failure.
     #[default]
     Fail,
-    /// It is told to those who listen, and passed on untouched.
+    /// Listeners of events hear of the error; the client gets the answer unchanged.
     Count,
 }
 
 impl ToolErrors {
-    /// Marked errors that plainly carry an upstream status.
+    /// Marked errors that plainly carry an upstream status are failures.
     pub const MARKED: ToolErrors = ToolErrors { marked: true, patterns: Vec::new() };
-    /// None: whatever a tool says is an answer.
+    /// No answer of a tool is a failure.
     pub const NONE: ToolErrors = ToolErrors { marked: false, patterns: Vec::new() };
 
     /// Checks the settings.

@@ -1,8 +1,8 @@
-//! Decides which argument of a call a fallback works on.
+//! Decides which argument of a call a fallback changes.
 
 use serde_json::Value;
 
-/// The argument to work on: the given one, else the first of `names` that holds such a value.
+/// The argument to change: the given one, else the first of `names` whose value fits.
 pub(crate) fn argument(
     arguments: &Value,
     given: Option<&str>,

@@ -1,9 +1,10 @@
-//! Decides which of several ways to an answer is taken: the front door to fallback chains.
+//! Decides which of several fallback steps answers: [`FallbackChain`], the entry point to
+//! fallbacks.
 //!
-//! The steps are tried in order, each behind its own breaker. The chain itself never retries; a
-//! caller's fault stops it, because it would be a fault on every step. One deadline holds for all
-//! steps, and the time that is left is split evenly among those to come: a step that hangs takes no
-//! other's share.
+//! The steps are tried in order, each behind its own breaker. The chain adds no retries of its own;
+//! a caller's fault stops it, because it would be a fault on every step. One deadline holds for all
+//! steps, and the remaining time is split evenly among the steps to come: a step that hangs takes
+//! no other step's share.
 
 use std::fmt;
 use std::future::Future;
@@ -31,12 +32,12 @@ use crate::time::deadline::{Deadline, within};
 
 type Running<T> = Pin<Box<dyn Future<Output = Result<T, FailureSignals>> + Send>>;
 type Execute<T> = Box<dyn Fn() -> Running<T> + Send + Sync>;
-/// How long a chain takes at most unless set: none of its steps can hang for ever.
+/// The default deadline of a chain: no step can hang for ever.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 type Available = Box<dyn Fn() -> bool + Send + Sync>;
 
-/// One way to an answer.
+/// One step of a fallback chain.
 ///
 /// ```
 /// # use seawall::{FallbackChain, Step};
@@ -64,7 +65,7 @@ impl<T> Step<T> {
         Self { name: name.into(), execute: Box::new(move || Box::pin(execute())), available: None }
     }
 
-    /// Skipped while `available` says no.
+    /// Skips the step while `available` returns `false`.
     pub fn when(mut self, available: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.available = Some(Box::new(available));
         self
@@ -85,22 +86,22 @@ impl<T> fmt::Debug for Step<T> {
     }
 }
 
-/// A value, and the way it came.
+/// A value, and the steps that led to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chained<T> {
     /// The value.
     pub value: T,
-    /// The step that gave it.
+    /// The step that returned the value.
     pub final_step: String,
     /// Executions over all steps.
     pub attempts: u32,
     /// Time over all steps.
     pub total_duration: Duration,
-    /// What went wrong before.
+    /// One line for each earlier step that failed or was skipped.
     pub warnings: Vec<String>,
 }
 
-/// No step gave a value.
+/// Why no step returned a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError {
     /// Every step was tried or skipped.
@@ -116,9 +117,9 @@ pub enum ChainError {
     /// A step failed in a way that no other step can mend.
     #[error("{step}: {}", failure.message)]
     Stopped {
-        /// The step.
+        /// The step that failed.
         step: String,
-        /// What it means.
+        /// Its classified failure.
         failure: Failure,
         /// One line for each step so far.
         warnings: Vec<String>,
@@ -127,7 +128,7 @@ pub enum ChainError {
     },
 }
 
-/// Several ways to an answer, tried in order.
+/// A fallback chain: several steps, tried in order.
 ///
 /// ```
 /// # use seawall::{ChainError, FallbackChain, Step};
@@ -153,13 +154,13 @@ pub struct FallbackChain<T> {
 }
 
 impl<T> FallbackChain<T> {
-    /// A chain of `steps` that change nothing, within 60 s: 1 to 32 of them, each with a name of
-    /// its own. Each is tried once and has a breaker of its own (5 failures, 30 s).
+    /// A chain of read-only `steps`, with a deadline of 60 s: 1 to 32 steps, each with a name of
+    /// its own. Each step is tried once and has its own breaker (5 failures, 30 s).
     pub fn new(steps: Vec<Step<T>>) -> Result<Self, Invalid> {
         Self::in_env(steps, Env::new())
     }
 
-    /// The same, in other surroundings.
+    /// As [`Self::new`], in another environment.
     pub fn in_env(steps: Vec<Step<T>>, env: Env) -> Result<Self, Invalid> {
         validate(&steps)?;
         let retry = RetryPolicy { attempts: 1, ..RetryPolicy::default() };
@@ -168,36 +169,37 @@ impl<T> FallbackChain<T> {
         Ok(Self { steps, breakers, retry, effect, timeout: TIMEOUT, budget: None, classifier, env })
     }
 
-    /// Retries each step as `policy` says. What the steps do has to be said: after a step of a
-    /// write that may have been executed, no other is tried.
+    /// Retries each step as `policy` says. The caller states the `effect` of the steps: after a
+    /// write that may have been executed, no other step is tried.
     pub fn retry(mut self, policy: RetryPolicy, effect: Effect) -> Result<Self, Invalid> {
         policy.validate().map_err(|error| error.within("retry"))?;
         (self.retry, self.effect) = (policy, effect);
         Ok(self)
     }
 
-    /// One limit for the whole chain. Each step has an even share of what is left when it begins,
-    /// the last one all of it. Of writes each has all of it: after one that was cut off no other is
-    /// tried.
+    /// Sets one deadline for the whole chain. Each step gets an even share of the time left when it
+    /// begins, the last step all of it. Each write gets all of it: after a write that was cut off,
+    /// no other step is tried.
     pub fn timeout(mut self, timeout: Duration) -> Result<Self, Invalid> {
         invalid::positive("timeout", timeout)?;
         self.timeout = timeout;
         Ok(self)
     }
 
-    /// One budget for the retries of all steps, which others may share.
+    /// Sets one budget for the retries of all steps, which other work may share.
     pub fn budget(mut self, budget: Arc<RetryBudget>) -> Self {
         self.budget = Some(budget);
         self
     }
 
-    /// With other rules for what stops the chain, what is retried, and what counts against a step.
+    /// Replaces the rules that decide which failures stop the chain, are retried, or count against
+    /// a step.
     pub fn classifier(mut self, classifier: Classifier) -> Self {
         self.classifier = classifier;
         self
     }
 
-    /// The first value that a step gives.
+    /// Runs the steps until one returns a value.
     pub async fn run(&self) -> Result<Chained<T>, ChainError> {
         let start = self.env.clock.now();
         let deadline = Deadline::after(start, self.timeout);
@@ -250,7 +252,7 @@ impl<T> FallbackChain<T> {
         })
     }
 
-    /// Tells that a step stood in for the first.
+    /// Emits an event if a later step stood in for the first.
     fn tell_served(&self, index: usize) {
         if let (Some(first), Some(step)) =
             (self.steps.first(), self.steps.get(index).filter(|_| index > 0))
@@ -307,8 +309,8 @@ impl<T> FallbackChain<T> {
     }
 }
 
-/// The name of a step is that of its breaker and its warnings: two steps of one name would open for
-/// each other.
+/// A step's name is also the name of its breaker and labels its warnings: two steps with one name
+/// would open each other's breaker.
 fn validate<T>(steps: &[Step<T>]) -> Result<(), Invalid> {
     if steps.is_empty() {
         return Err(Invalid::new("steps", "Fallback chain must have at least one step"));
@@ -341,12 +343,12 @@ pub(crate) fn warning(step: &str, failure: &Failure) -> String {
     }
 }
 
-/// The warning about a step that has nothing to offer.
+/// The warning about a step that is not available.
 pub(crate) fn skipping(step: &str) -> String {
     format!("{step}: unavailable, skipping")
 }
 
-/// A step that was never begun.
+/// The warning about a step that was never started.
 pub(crate) fn not_tried(step: &str) -> String {
     format!("{step}: not tried, no time was left")
 }

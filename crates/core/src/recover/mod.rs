@@ -1,5 +1,5 @@
-//! Decides how else a call can be answered: a chain of steps, a simpler search, the page before, a
-//! batch item by item.
+//! Decides how else a call can be answered: a fallback chain, a simpler search, the previous page,
+//! a batch item by item.
 
 #[cfg(feature = "pipeline")]
 mod argument;

@@ -8,7 +8,7 @@ const PAGES: &[&str] = &["page", "page_number", "pageNumber", "page_num"];
 const OFFSETS: &[&str] = &["offset", "skip", "start", "from"];
 const SIZES: &[&str] = &["limit", "per_page", "perPage", "page_size", "pageSize", "count", "size"];
 
-/// The arguments for the page before; `None` if this is the first one or pages cannot be told.
+/// The arguments for the previous page; `None` for the first page or if no argument holds a page.
 pub fn previous_page(arguments: &Value, name: Option<&str>) -> Option<Value> {
     let set = |name: &str, number: u64| {
         let mut arguments = arguments.clone();

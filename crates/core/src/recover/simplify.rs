@@ -1,4 +1,4 @@
-//! Decides which simpler queries are worth a try when a search fails. Pure.
+//! Decides which simpler queries to try when a search fails. Pure.
 
 use serde_json::Value;
 
@@ -20,8 +20,8 @@ const NAMES: &[&str] = &[
 /// How many simpler queries are tried at most.
 const MOST: usize = 3;
 
-/// The arguments with simpler and simpler queries: without quotes, operators and field filters
-/// first, then with fewer terms. Empty if there is no query, or nothing to take away.
+/// The arguments with ever simpler queries: without quotes, operators and field filters first, then
+/// with fewer terms. Empty if there is no query, or if nothing can be removed from it.
 pub fn simplified(arguments: &Value, name: Option<&str>) -> Vec<(String, Value)> {
     let Some(name) = argument(arguments, name, NAMES, Value::is_string) else { return Vec::new() };
     let Some(query) = arguments[&name].as_str() else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! Decides how a batch falls into single items. Pure.
+//! Decides how a batch is split into single items. Pure.
 
 use serde_json::{Value, json};
 
@@ -9,11 +9,11 @@ const ENDINGS: &[&str] = &[
     "ids", "numbers", "items", "keys", "urls", "paths", "files", "records", "entries", "names",
     "queries",
 ];
-/// Larger batches are not taken apart.
+/// Larger batches are not split.
 const MOST: usize = 100;
 
-/// The batch item by item, each as arguments with a list of one. `None` if nothing can be taken
-/// apart.
+/// The batch item by item, each with arguments that hold a list of one. `None` if there is no list
+/// to split.
 pub fn one_by_one(arguments: &Value, name: Option<&str>) -> Option<Vec<(Value, Value)>> {
     let name = match name {
         Some(name) => argument(arguments, Some(name), &[], Value::is_array)?,
@@ -28,13 +28,13 @@ pub fn one_by_one(arguments: &Value, name: Option<&str>) -> Option<Vec<(Value, V
     Some(items.iter().map(single).collect())
 }
 
-/// Whether these are the arguments of a batch of one.
+/// Whether these are the arguments of a batch with one item.
 pub(crate) fn is_single(arguments: &Value, name: Option<&str>) -> bool {
     let name = name.map(str::to_owned).or_else(|| items_argument(arguments));
     name.and_then(|name| arguments.get(name)?.as_array()).is_some_and(|items| items.len() == 1)
 }
 
-/// The only list, or the only one whose name says that it holds items.
+/// The only list, or the only one with a name that usually holds items.
 fn items_argument(arguments: &Value) -> Option<String> {
     let lists: Vec<&String> = arguments
         .as_object()?

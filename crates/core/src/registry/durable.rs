@@ -1,4 +1,4 @@
-//! Decides what a store for waiting writes must do. The real, crash-safe one comes with the
+//! Decides the contract of a durable queue for writes. The crash-safe implementation comes with the
 //! gateway.
 
 use std::future::Future;
@@ -13,20 +13,20 @@ use crate::model::effect::Effect;
 /// A write that waits for its server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueuedWrite {
-    /// The server it is for.
+    /// The server that the write is for.
     pub server: String,
     /// The tool to call.
     pub tool: String,
-    /// With these arguments.
+    /// The arguments of the call.
     pub arguments: Value,
-    /// On whose behalf.
+    /// The caller that made the write.
     pub caller: String,
-    /// What sending it twice would do.
+    /// The effect of the tool, which decides whether the write may be sent twice.
     pub effect: Effect,
 }
 
 impl QueuedWrite {
-    /// Whether it is the very same call of the same caller.
+    /// Whether both are the same call of the same caller.
     pub fn is_same_call(&self, other: &Self) -> bool {
         let names = [
             (&self.server, &other.server),
@@ -40,56 +40,57 @@ impl QueuedWrite {
 /// The same write, queued earlier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EarlierWrite {
-    /// Its id there.
+    /// Its id in the queue.
     pub id: String,
-    /// What became of it.
+    /// Its state.
     pub fate: WriteFate,
 }
 
-/// What became of a write that was put into a store.
+/// The state of a write that was queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteFate {
-    /// It waits for its server, and was not sent.
+    /// It waits for its server and was not sent.
     Waits,
-    /// It is being sent right now, and may have been executed.
+    /// It is being sent right now and may have been executed.
     UnderWay,
     /// It was executed this long ago.
     Executed(Duration),
-    /// It was given up this long ago, and may have been executed.
+    /// Delivery was given up this long ago; the write may have been executed.
     Uncertain(Duration),
-    /// It was given up, and was certainly not executed.
+    /// Delivery was given up; the write was certainly not executed.
     NotExecuted,
 }
 
-/// The store could not keep a write.
+/// Why the queue could not keep a write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotQueued {
-    /// It is certainly not in the store.
+    /// The write is certainly not in the queue.
     #[error("the queue did not accept the call: {0}")]
     Refused(String),
-    /// It may be in the store, and be sent one day.
+    /// The write may be in the queue and be sent one day.
     #[error("the queue failed and may hold the call: {0}")]
     Unknown(String),
 }
 
-/// A future that a trait object can give.
+/// A boxed future, as a trait object can return it.
 pub type Promise<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Keeps writes until their server is back.
 ///
-/// The promise: once `enqueue` has given an id, the item is there after any crash. Items of one
-/// server leave in the order in which they came.
+/// The promise: once `enqueue` has returned an id, the item survives any crash. Items of one server
+/// leave the queue in the order in which they came.
 pub trait DurableQueue: Send + Sync {
-    /// Keeps an item and gives its id.
+    /// Stores an item and returns its id.
     fn enqueue(&self, item: QueuedWrite) -> Promise<'_, Result<String, NotQueued>>;
 
     /// The oldest waiting item of a server.
     fn next<'a>(&'a self, server: &'a str) -> Promise<'a, Option<(String, QueuedWrite)>>;
 
-    /// What became of the same call, so that it is not made beside it, nor again by whoever does
-    /// not know that it was made. The newest, unless another one still waits. A store that keeps no
-    /// account of that says `None`: then only a look or time keeps the two apart. One that should
-    /// know and cannot say it now fails, and the call is not sent.
+    /// The state of the same call queued earlier, so that the call is neither made at the same time
+    /// nor repeated by a client that does not know it was executed. Returns the newest such item,
+    /// unless another one still waits. A queue that keeps no history returns `None`: then only a
+    /// check by the client, or time, keeps the two calls apart. A queue that should know and cannot
+    /// answer now returns an error, and the call is not sent.
     fn find<'a>(
         &'a self,
         item: &'a QueuedWrite,
@@ -98,13 +99,14 @@ pub trait DurableQueue: Send + Sync {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// Whether certainly nothing waits for this server or has left it lately, also nothing of an
-    /// earlier process. Told at once, from memory: if so, nobody [asks](DurableQueue::find).
+    /// Whether certainly no item waits for this server or has left the queue lately, in this or an
+    /// earlier process. Answered at once, from memory: if so, [`find`](DurableQueue::find) is not
+    /// called.
     fn is_idle(&self, server: &str) -> bool {
         let _unknown = server;
         false
     }
 
-    /// Forgets an item: it was delivered, or given up. `false` if there is none.
+    /// Removes an item that was delivered or given up. `false` if there is none.
     fn remove<'a>(&'a self, id: &'a str) -> Promise<'a, bool>;
 }

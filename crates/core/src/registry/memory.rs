@@ -1,11 +1,11 @@
-//! Decides how writes wait in memory: in order, bounded, and gone with the process.
+//! Decides how writes are queued in memory: in order, bounded, and lost with the process.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::durable::{DurableQueue, EarlierWrite, NotQueued, Promise, QueuedWrite, WriteFate};
 
-/// A queue for tests, and for programs that can afford to lose what waits when they end.
+/// A queue for tests, and for programs that can afford to lose queued writes when they end.
 ///
 /// ```
 /// # use seawall::{MemoryQueue, Settings};
@@ -26,7 +26,7 @@ struct MemoryItems {
 }
 
 impl MemoryQueue {
-    /// Room for `capacity` items; more are refused.
+    /// A queue for `capacity` items; more are refused.
     pub fn new(capacity: usize) -> Self {
         Self { capacity, items: Mutex::default() }
     }
@@ -62,7 +62,8 @@ impl DurableQueue for MemoryQueue {
         &'a self,
         item: &'a QueuedWrite,
     ) -> Promise<'a, Result<Option<EarlierWrite>, NotQueued>> {
-        // Whoever takes an item out of this queue to send it is not known here.
+        // The queue does not know whether a reader of `next` is sending the item right now, so the
+        // state is always `Waits`.
         let found = |(id, waiting): &(String, QueuedWrite)| {
             waiting
                 .is_same_call(item)

@@ -1,5 +1,4 @@
-//! Decides what is remembered between calls: about servers, about tools, and about writes that
-//! wait.
+//! Decides which state lives between calls: of servers, of tools, and of queued writes.
 
 pub(crate) mod durable;
 mod memory;

@@ -1,5 +1,5 @@
-//! Decides what is remembered about a server: its slots, its rate, its budget, its breakers, its
-//! writes.
+//! Decides which state a server keeps between calls: bulkhead, rate limiter, retry budget,
+//! connection breaker and count of writes.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::env::Env;
 use crate::model::invalid::Invalid;
 use crate::model::policy::ServerPolicy;
 
-/// What the tools of one server share.
+/// The state that the tools of one server share.
 #[derive(Debug)]
 pub struct Server {
     pub(crate) name: Arc<str>,
@@ -46,7 +46,7 @@ impl Server {
         &self.name
     }
 
-    /// Its slots, if they are limited.
+    /// Its bulkhead, if concurrency is limited.
     pub fn slots(&self) -> Option<&Bulkhead> {
         self.slots.as_ref()
     }
@@ -56,18 +56,19 @@ impl Server {
         &self.budget
     }
 
-    /// The breaker that watches its connection, if there is one.
+    /// The breaker of its connection, if there is one.
     pub fn connection(&self) -> Option<&Breaker> {
         self.connection.as_ref()
     }
 
-    /// How many writes it may have executed; a copy is fresh only while this stands still.
+    /// How many writes the server may have executed; a cached response is fresh only while this
+    /// count stays the same.
     pub(crate) fn writes(&self) -> u64 {
         self.writes.count()
     }
 
-    /// Notes that it may have executed a write, also one that was made elsewhere: what was read
-    /// before is no longer fresh.
+    /// Notes that the server may have executed a write, also one made elsewhere: responses cached
+    /// before are no longer fresh.
     pub fn count_write(&self) {
         self.writes.add();
     }

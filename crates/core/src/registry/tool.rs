@@ -1,5 +1,5 @@
-//! Decides what is remembered about a tool: its policy, its breaker, its slots, how fast it usually
-//! is.
+//! Decides which state a tool keeps between calls: its policy, breaker, bulkhead, pause and
+//! latencies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::model::policy::loops::LoopMode;
 use crate::model::policy::{Policy, Scope};
 use crate::time::clock::Moment;
 
-/// A tool that can be called: its policy resolved, its state at hand.
+/// A tool that can be called: its resolved policy and its state.
 #[derive(Debug)]
 pub struct Tool {
     pub(crate) name: Arc<str>,
@@ -28,9 +28,9 @@ pub struct Tool {
     pub(crate) policy: Policy,
     pub(crate) breaker: Option<Arc<Breaker>>,
     pub(crate) slots: Option<Arc<Bulkhead>>,
-    /// Its server asked not to be asked for a while, however the call is treated.
+    /// The pause that the server asked for; shared by all variants of the tool under any policy.
     pub(crate) pause: Arc<ServerPause>,
-    /// What those heard of it who were given little time.
+    /// How long attempts with short timeouts have waited without an answer.
     pub(crate) silence: Arc<Silence>,
     latencies: Latencies,
 }
@@ -43,7 +43,7 @@ impl Tool {
         breaker: Option<Arc<Breaker>>,
     ) -> Self {
         let names = Arc::new(ToolNames { server: server.name.clone(), tool: name.clone() });
-        // A policy was checked before a tool is made of it.
+        // The error is impossible: a tool is made from a validated policy.
         let slots = policy.slots.and_then(|slots| Bulkhead::new(slots).ok()).map(Arc::new);
         let (pause, silence) = (Arc::default(), Arc::default());
         Self {
@@ -59,18 +59,20 @@ impl Tool {
         }
     }
 
-    /// Another tool with the same policy and the same breaker, which is not remembered.
+    /// A tool with another name and the same policy and breaker, which the pipeline does not
+    /// remember.
     pub fn renamed(&self, name: &str) -> Self {
         self.variant(name.into(), self.policy.clone())
     }
 
-    /// Another tool with the same breaker and a policy of its own, which is not remembered.
+    /// A tool with another name and policy and the same breaker, which the pipeline does not
+    /// remember.
     pub(crate) fn standing_for(&self, name: &str, policy: Policy) -> Self {
         self.variant(name.into(), policy)
     }
 
-    /// The same tool for calls that carry a key by which its server knows a repeat: those may be
-    /// sent again.
+    /// The same tool for calls with an idempotency key, by which the server recognises a repeat:
+    /// these may be sent again.
     pub fn idempotent(&self) -> Self {
         let effect = if self.policy.effect.is_replayable() {
             self.policy.effect
@@ -80,8 +82,8 @@ impl Tool {
         self.variant(self.name.clone(), Policy { effect, ..self.policy.clone() })
     }
 
-    /// The same tool for a call that is made once, as `effect`, and that nothing stands in for:
-    /// whoever makes it knows that it is no slip, and repeats it himself.
+    /// The same tool for a call that is made exactly once, with this `effect` and without retries,
+    /// hedges or fallbacks: the caller knows that the call is no slip, and repeats it itself.
     pub fn once(&self, effect: Effect) -> Self {
         let mut policy = Policy {
             effect,
@@ -95,13 +97,13 @@ impl Tool {
         self.variant(self.name.clone(), policy)
     }
 
-    /// What holds for its server holds for all of them.
+    /// A variant shares pause, silence and bulkhead: they concern the server, not one policy.
     fn variant(&self, name: Arc<str>, policy: Policy) -> Self {
         Self::new(name, self.server.clone(), policy, self.breaker.clone()).sharing_with(self)
     }
 
-    /// The same tool, which keeps the pauses and the silence of another, and its slots if as many
-    /// are wanted.
+    /// This tool with the pause and the silence of another, and with its bulkhead if both have the
+    /// same limits.
     pub(crate) fn sharing_with(self, other: &Self) -> Self {
         let slots =
             if self.policy.slots == other.policy.slots { other.slots.clone() } else { self.slots };
@@ -123,7 +125,7 @@ impl Tool {
         &self.policy
     }
 
-    /// Its own slots, if they are limited.
+    /// Its own bulkhead, if concurrency is limited.
     pub fn slots(&self) -> Option<&Bulkhead> {
         self.slots.as_deref()
     }
@@ -133,8 +135,8 @@ impl Tool {
         self.breaker.as_deref()
     }
 
-    /// Whether nothing is remembered at `now` that a new tool would not know, and no variant of it
-    /// is under way.
+    /// Whether the tool remembers nothing at `now` that a new one would not know, and no variant of
+    /// it is in use.
     pub(crate) fn is_at_rest(&self, now: Moment) -> bool {
         let has_own_breaker = self.policy.scope == Scope::Tool;
         let is_idle = || !has_own_breaker || self.breaker().is_none_or(Breaker::is_idle);
@@ -142,7 +144,7 @@ impl Tool {
         rest::is_at_rest(&self.pause, |pause| is_over(pause) && is_idle())
     }
 
-    /// When a slow attempt gets company.
+    /// The delay before a slow attempt gets a hedge.
     pub(crate) fn hedge_delay(&self) -> Option<Duration> {
         self.policy.hedge.and_then(|hedge| self.latencies.delay(hedge))
     }
@@ -155,7 +157,7 @@ impl Tool {
 }
 
 impl Keys {
-    /// What tells a call from all others.
+    /// The key that identifies a call.
     #[inline]
     pub fn of(&self, tool: &Tool, call: &Call) -> CallKey {
         let written = call.written.as_deref().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Decides whether something was written to a server since an answer was asked for.
+//! Decides whether a server has seen a write since a read was sent.
 
 use super::atomic::{AtomicU64, Ordering};
 
@@ -7,13 +7,13 @@ use super::atomic::{AtomicU64, Ordering};
 pub(crate) struct WriteCount(AtomicU64);
 
 impl WriteCount {
-    /// As many as are over. Who asks the server after this is answered with what they left.
+    /// The number of writes that are over. A read sent after this load sees their effects.
     #[inline]
     pub(crate) fn count(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 
-    /// One more is over.
+    /// Counts a write that is over.
     pub(crate) fn add(&self) {
         self.0.fetch_add(1, Ordering::AcqRel);
     }

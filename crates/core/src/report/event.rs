@@ -1,7 +1,7 @@
-//! Decides what is worth telling about a call: the one enum from which logs, metrics, traces and
+//! Decides which steps of a call are reported: the one enum from which logs, metrics, traces and
 //! screens derive.
 //!
-//! Listeners stand behind a bounded queue that drops its oldest events. A listener that panics or
+//! Listeners read from a bounded queue that drops its oldest events. A listener that panics or
 //! blocks misses events; it cannot slow, fail or stop a call. Without a listener an event is not
 //! even built.
 
@@ -17,7 +17,7 @@ use crate::model::failure::{Cause, Disposition};
 use crate::model::policy::breaker::BreakerStatus;
 use crate::time::clock::millis;
 
-/// Something that happened on the path of a call.
+/// One event on the path of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -26,9 +26,9 @@ use crate::time::clock::millis;
 )]
 #[non_exhaustive]
 pub enum Event {
-    /// An attempt went out to the server.
+    /// An attempt began.
     AttemptStarted {
-        /// The server; empty when a chain is used alone.
+        /// The server; empty when a fallback chain runs without a pipeline.
         server: String,
         /// The tool, or the step of such a chain.
         tool: String,
@@ -37,40 +37,40 @@ pub enum Event {
     },
     /// An attempt ended.
     AttemptEnded {
-        /// The server; empty when a chain is used alone.
+        /// The server; empty when a fallback chain runs without a pipeline.
         server: String,
         /// The tool, or the step of such a chain.
         tool: String,
         /// 1 for the first attempt of the call.
         attempt: u32,
-        /// How long it took.
+        /// How long the attempt took.
         elapsed: Duration,
-        /// Why it failed; `None` when it succeeded.
+        /// Why the attempt failed; `None` when it succeeded.
         cause: Option<Cause>,
     },
     /// Another attempt will follow after a pause.
     RetryScheduled {
-        /// The server; empty when a retry is used alone.
+        /// The server; empty when a retry runs without a pipeline.
         server: String,
-        /// The tool; empty when a retry is used alone, or a server is being loaded.
+        /// The tool; empty when a retry runs without a pipeline, or a server is being loaded.
         tool: String,
         /// The attempt that failed.
         attempt: u32,
-        /// How many are allowed.
+        /// How many attempts are allowed.
         of: u32,
-        /// The pause before the next one.
+        /// The pause before the next attempt.
         delay: Duration,
         /// The text of the failure.
         error: String,
     },
-    /// A retry was wanted, and the server's budget had no token left.
+    /// A retry was due, and the server's retry budget had no token left.
     RetryBudgetSpent {
         /// The server.
         server: String,
         /// The tool.
         tool: String,
     },
-    /// A slow attempt of a read was joined by a second one.
+    /// A slow attempt of a read was hedged with a second one.
     Hedged {
         /// The server.
         server: String,
@@ -81,21 +81,21 @@ pub enum Event {
     BreakerChanged {
         /// The breaker's name: a tool, a server, or `global`.
         name: String,
-        /// Before.
+        /// The state before.
         from: BreakerStatus,
-        /// After.
+        /// The state after.
         to: BreakerStatus,
     },
-    /// An open breaker refused a call, or would have in shadow mode.
+    /// An open breaker rejected a call, or would have in shadow mode.
     BreakerRejected {
         /// The breaker's name.
         name: String,
-        /// When a call may be tried.
+        /// How long until a call may be tried.
         retry_after: Duration,
-        /// Only measured: the call went through.
+        /// Shadow mode: the rejection was only measured, and the call went through.
         shadow: bool,
     },
-    /// A call was answered from a fresh copy, or joined an identical one in flight.
+    /// A call was answered from a fresh cached response, or joined an identical call in flight.
     CacheHit {
         /// The server.
         server: String,
@@ -104,13 +104,13 @@ pub enum Event {
         /// The answer came from a call that was still in flight.
         shared_flight: bool,
     },
-    /// A call was refused before it reached the server.
+    /// A call was rejected before it reached the server.
     Refused {
         /// The server.
         server: String,
         /// The tool.
         tool: String,
-        /// Why: a loop, a write in doubt, a rate, a pause, a full wait line.
+        /// Why: a loop, an uncertain write, a rate limit, a pause, a full wait line.
         cause: Cause,
     },
     /// A pattern of the operator found an error in an answer that its tool did not mark as one.
@@ -119,47 +119,47 @@ pub enum Event {
         server: String,
         /// The tool.
         tool: String,
-        /// It was only counted, and the answer passed on untouched.
+        /// The error was only counted, and the answer passed on unchanged.
         counted_only: bool,
     },
     /// A fallback answered.
     FallbackServed {
-        /// The server; empty when a chain is used alone.
+        /// The server; empty when a fallback chain runs without a pipeline.
         server: String,
         /// The tool, or the first step of such a chain.
         tool: String,
-        /// The step, without the tool's name.
+        /// The fallback step, without the tool's name.
         step: String,
     },
-    /// An open breaker left only an explanation to give.
+    /// An open breaker left only an explanation as an answer.
     Degraded {
         /// The server.
         server: String,
         /// The tool.
         tool: String,
     },
-    /// A call ended. Exactly one for every call that began.
+    /// A call ended. Exactly one event for every call that began.
     CallFinished {
         /// The server.
         server: String,
         /// The tool.
         tool: String,
-        /// How: `ok`, `tool_error`, `fallback`, `cancelled`, or the failure's code.
+        /// The outcome: `ok`, `tool_error`, `fallback`, `cancelled`, or the failure's code.
         class: &'static str,
-        /// How often the tool was executed for it.
+        /// Attempts that were made for the call, fallbacks included.
         attempts: u32,
-        /// How long it took.
+        /// How long the call took.
         elapsed: Duration,
     },
-    /// A server's loading ended.
+    /// The loading of a server ended.
     ServerLoaded {
         /// The server.
         server: String,
-        /// Why it failed; `None` when it is available.
+        /// Why loading failed; `None` when the server is available.
         failed: Option<Disposition>,
-        /// How many attempts it took.
+        /// How many attempts loading took.
         attempts: u32,
-        /// How many tools it has.
+        /// How many tools the server has.
         tools: usize,
     },
 }
@@ -213,10 +213,10 @@ pub struct Events(Arc<EventStream>);
 #[derive(Debug)]
 struct EventStream {
     sender: broadcast::Sender<Arc<Event>>,
-    /// Only what is rare: retries and changes of breakers. Whoever wants no more costs calls that
-    /// work nothing.
+    /// Rare events only: retries and state changes of breakers. A listener of these alone costs
+    /// nothing on calls that succeed.
     rare: broadcast::Sender<Arc<Event>>,
-    /// Of all events; those of what is rare are not counted.
+    /// Listeners of all events; listeners of rare events are not counted.
     listeners: Listeners,
 }
 
@@ -227,19 +227,22 @@ impl Events {
         Self(Arc::new(EventStream { sender, rare, listeners: Listeners::default() }))
     }
 
-    /// Listens from now on.
+    /// Listens to all events from now on.
     pub fn subscribe(&self) -> Listener {
         Listener {
+            // Counted before it subscribes: an event in between is built in vain, but no event is
+            // skipped once the subscription exists.
             _listening: self.0.listeners.join(),
             receiver: self.0.sender.subscribe(),
             missed: 0,
         }
     }
 
-    /// Calls `listen` for every event, on a thread of its own that ends with the stream.
-    /// A panic in `listen` loses that event only.
+    /// Calls `listen` for every event, on a thread of its own that ends with the stream. A panic in
+    /// `listen` loses that event only.
     pub fn for_each(&self, listen: impl Fn(&Event) + Send + 'static) -> std::io::Result<()> {
-        // Counted for as long as its thread lives; without one, not at all.
+        // The closure keeps the count for as long as its thread lives; if no thread starts, it is
+        // dropped and the count with it.
         let listening = self.0.listeners.join();
         Self::hear(self.0.sender.subscribe(), move |event| {
             let _listening = &listening;
@@ -247,12 +250,13 @@ impl Events {
         })
     }
 
-    /// The same for what is rare only: retries that are scheduled and breakers that change.
+    /// The same for rare events only: scheduled retries and state changes of breakers.
     pub fn for_each_rare(&self, listen: impl Fn(&Event) + Send + 'static) -> std::io::Result<()> {
         Self::hear(self.0.rare.subscribe(), listen)
     }
 
-    /// The thread holds no sender, so that it ends when the last one is gone.
+    /// Runs a listener on its own thread. The thread holds no sender, so it ends when the last
+    /// sender is gone.
     fn hear(
         mut receiver: broadcast::Receiver<Arc<Event>>,
         listen: impl Fn(&Event) + Send + 'static,
@@ -260,7 +264,8 @@ impl Events {
         std::thread::Builder::new().name("seawall-listener".into()).spawn(move || {
             loop {
                 match receiver.blocking_recv() {
-                    // The event is lost to this listener; the next one is told again.
+                    // A panic loses this event for this listener; the next event is delivered
+                    // again.
                     Ok(event) => drop(catch_unwind(AssertUnwindSafe(|| listen(&event)))),
                     Err(RecvError::Lagged(_)) => {}
                     Err(RecvError::Closed) => break,
@@ -270,12 +275,12 @@ impl Events {
         Ok(())
     }
 
-    /// Whether anybody wants to know.
+    /// Whether there is a listener of all events.
     pub(crate) fn has_listeners(&self) -> bool {
         self.0.listeners.are_there()
     }
 
-    /// Tells the listeners; `event` is built only if there are any.
+    /// Sends an event to the listeners; `event` is built only if there are any.
     pub(crate) fn emit(&self, event: impl FnOnce() -> Event) {
         if self.has_listeners() {
             // An error means that the last listener left meanwhile.
@@ -285,7 +290,7 @@ impl Events {
 }
 
 impl Events {
-    /// Tells the listeners something that is rare, also those who want no more than that.
+    /// Sends a rare event to all listeners, and to the listeners of rare events.
     pub(crate) fn emit_rare(&self, event: impl FnOnce() -> Event) {
         if self.has_listeners() || self.0.rare.receiver_count() > 0 {
             let event = Arc::new(event());
@@ -301,7 +306,7 @@ impl Default for Events {
     }
 }
 
-/// Receives events; dropped, it stops costing anything.
+/// Receives events; costs nothing after it is dropped.
 #[derive(Debug)]
 pub struct Listener {
     _listening: Listening,
@@ -310,7 +315,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// The next event; `None` when nobody can send any more.
+    /// The next event; `None` when no sender is left.
     pub async fn next(&mut self) -> Option<Arc<Event>> {
         loop {
             match self.receiver.recv().await {
@@ -321,7 +326,7 @@ impl Listener {
         }
     }
 
-    /// The events that are waiting now, without waiting for more.
+    /// The events that are queued now, without waiting for more.
     pub fn drain(&mut self) -> Vec<Arc<Event>> {
         let mut events = Vec::new();
         loop {

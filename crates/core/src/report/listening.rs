@@ -1,17 +1,18 @@
-//! Decides whether anybody listens: how many there are, in one atomic word that outlives the
-//! stream.
+//! Decides whether an event has listeners: their number, in one atomic that outlives the stream.
 
 use std::sync::Arc;
 
 use super::atomic::{AtomicUsize, Ordering};
 
-/// How many listen; nobody at first.
+/// The number of listeners; zero at first.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners(Arc<AtomicUsize>);
 
 impl Listeners {
     #[inline]
     pub(crate) fn are_there(&self) -> bool {
+        // Relaxed suffices here and below: the number only decides whether an event is built. A
+        // listener that joins at the same time may miss that event; the channel orders the others.
         self.0.load(Ordering::Relaxed) > 0
     }
 
@@ -21,7 +22,7 @@ impl Listeners {
     }
 }
 
-/// One who listens; dropped, no longer. It does not keep the stream alive.
+/// One listener; dropping it takes it off the count. It does not keep the stream alive.
 #[derive(Debug)]
 pub(crate) struct Listening(Arc<AtomicUsize>);
 

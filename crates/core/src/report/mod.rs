@@ -1,4 +1,4 @@
-//! Decides what is told about a failure: a code and fields for machines, words for models.
+//! Decides how a failure is reported: a code and fields for programs, texts for models.
 
 pub(crate) mod event;
 mod listening;

@@ -1,8 +1,8 @@
-//! Decides with which tool of a server to look what a write did: one that speaks of the same
-//! things, or else any that reads.
+//! Decides which tool of a server can verify a write: a read tool about the same things, else any
+//! read tool.
 //!
-//! Readers are kept by the words of their names, the best first, so that a failed write costs a few
-//! looks however many tools its server has.
+//! Read tools are indexed by the words of their names, the best first, so that a failed write costs
+//! a few lookups however many tools its server has.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use std::sync::Arc;
 use crate::model::effect::{Effect, Kind, words};
 use crate::model::policy::Policy;
 
-/// How many words of a name are looked at: names are others' inventions.
+/// How many words of a name are read: clients and servers can invent long names.
 const WORDS: usize = 16;
 
-/// Lists before searches before others, then short names before long ones.
+/// Lists before searches before other reads, then short names before long ones.
 type Rank = (u8, usize, Arc<str>);
 
-/// The tools of one server that can show what a write did.
+/// The read tools of one server that can verify a write.
 #[derive(Debug, Default)]
 pub(crate) struct Readers {
     all: BTreeSet<Rank>,
@@ -24,18 +24,18 @@ pub(crate) struct Readers {
 }
 
 impl Readers {
-    /// Notes a tool, if it reads. What has no kind is a method of the protocol, and no tool that a
-    /// model can call.
+    /// Adds a tool, if it reads. A policy without a kind belongs to a protocol method, which a
+    /// model cannot call as a tool.
     pub(crate) fn learn(&mut self, name: &Arc<str>, policy: &Policy) {
         let Some(rank) = rank(name, policy) else { return };
-        // Its first word is what it does, not what it is about.
+        // The first word is the tool's action, not its subject.
         for word in about(name).skip(1) {
             self.about.entry(word).or_default().insert(rank.clone());
         }
         self.all.insert(rank);
     }
 
-    /// The tool is gone, or known otherwise from now on.
+    /// Removes a tool that is gone or gets another policy.
     pub(crate) fn forget(&mut self, name: &Arc<str>, policy: &Policy) {
         let Some(rank) = rank(name, policy) else { return };
         self.all.remove(&rank);
@@ -49,7 +49,7 @@ impl Readers {
         }
     }
 
-    /// The reader to look with after a write, and whether it speaks of the same things.
+    /// The read tool that can verify a write, and whether it is about the same things.
     pub(crate) fn beside(&self, write: &str) -> Option<(Arc<str>, bool)> {
         let near = about(write).filter_map(|word| self.about.get(&word)?.first()).min();
         let best = near.or_else(|| self.all.first())?;
@@ -81,7 +81,7 @@ mod tests {
         Preset::Default.policy(&ToolFacts::named(name), &Tiers::default())
     }
 
-    /// The same, found by looking at all of them.
+    /// The same tool, found by comparing all of them.
     fn found<'a>(
         readers: impl Iterator<Item = &'a Arc<str>>,
         write: &str,

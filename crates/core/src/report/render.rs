@@ -1,4 +1,4 @@
-//! Decides what an answer looks like as an MCP tool result (`CallToolResult`), in JSON.
+//! Decides the form of an answer as an MCP tool result (`CallToolResult`), in JSON.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,7 @@ use crate::model::report::{ErrorCode, FailureReport};
 use crate::model::style::TextStyle;
 use crate::time::clock::whole_seconds;
 
-/// What the text of a failure is.
+/// The format of a failure's text block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// A sentence.
@@ -17,12 +17,12 @@ pub enum Format {
     Json,
 }
 
-/// How an answer is shown.
+/// How an answer is rendered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rendering {
-    /// In whose words.
+    /// The style of the text.
     pub style: TextStyle,
-    /// As a sentence or as an object.
+    /// A sentence or an object.
     pub format: Format,
     /// Whether failures carry `structuredContent`; not for tools that declare an `outputSchema`.
     pub structured: bool,
@@ -37,8 +37,8 @@ impl Default for Rendering {
 impl Answer<Value> {
     /// The answer as an MCP tool result; the values are results themselves.
     ///
-    /// The server's own result is passed on as it is. A fallback's gets its note as first text
-    /// block. A failure is a result with `isError`, never an empty one; see
+    /// The server's own result is passed on unchanged. A fallback's result gets its note as first
+    /// text block. A failure is a result with `isError`, never an empty one; see
     /// [`FailureReport::is_error`].
     pub fn to_tool_result(&self, rendering: Rendering) -> Value {
         match &self.outcome {
@@ -49,7 +49,7 @@ impl Answer<Value> {
         }
     }
 
-    /// The tool's own words, and what they mean where more was done than to pass them on.
+    /// The tool's own error, with the failure report where more was done than to pass the error on.
     fn tool_error(&self, error: &ToolError<Value>) -> Value {
         let mut result = error.value.clone();
         if !result.is_object() || !error.is_told() {
@@ -95,7 +95,7 @@ impl Answer<Value> {
     }
 }
 
-/// One line for each item, then each item's own content.
+/// One line for each item, then the content of each successful item.
 fn items_result(items: &[BatchItem<Value>]) -> Value {
     let mut content = Vec::new();
     for item in items {
@@ -127,8 +127,8 @@ impl FailureReport {
         };
         let mut result = json!({
             "content": [{"type": "text", "text": text}],
-            // A result that is no error and lacks what its tool's schema promises would be thrown
-            // away unread.
+            // A client drops a result unread that is no error and lacks the content its tool's
+            // schema promises.
             "isError": self.is_error || !rendering.structured,
             "_meta": {"seawall/failure": self.object()},
         });
@@ -147,8 +147,8 @@ impl FailureReport {
         }
     }
 
-    /// The failure as one object: `error`, `code`, `message`, `retryable`, `retryAfter`, and
-    /// GitNexus's `suggestion` in its own style.
+    /// The failure as one object: `error`, `code`, `message`, `retryable`, `retryAfter`, and in
+    /// GitNexus's style also `suggestion`.
     pub fn error_object(&self, style: TextStyle) -> Value {
         let mut object = Map::from_iter([
             ("error".to_owned(), true.into()),

@@ -1,10 +1,9 @@
-//! Decides what models and people read when a call fails or a fallback answers: the message
-//! catalogue.
+//! Decides the texts that models and people read when a call fails or a fallback answers: the
+//! message catalogue.
 //!
-//! Plain style: at most 60 words, declarative, the first sentence stands alone; whether something
-//! may have been executed is said, waits are given in seconds, nothing is promised that will not
-//! happen, and other people's words are quoted. Classic style: fixed texts that programs may match
-//! on.
+//! Plain style: at most 60 words, declarative, the first sentence stands alone. The text says
+//! whether the call may have been executed, gives waits in seconds, promises nothing that will not
+//! happen, and quotes servers' words. Classic style: fixed texts that programs may match on.
 
 pub(crate) mod served;
 
@@ -21,16 +20,16 @@ use crate::time::clock::whole_seconds;
 
 /// How many words a text may have.
 const LONGEST_TEXT: usize = 60;
-/// How many words an operator's hint may have; more are cut.
+/// How many words an operator's hint may have; the rest is cut.
 const LONGEST_HINT: usize = 16;
-/// How many of a server's words are kept beside an operator's.
+/// How many of a server's words are kept beside an operator's hint.
 const SHORTEST_QUOTE: usize = 6;
-/// Nobody has waited in vain for less.
+/// A shorter wait is no timeout of our own clock.
 const SHORTEST_WAIT: Duration = Duration::from_millis(10);
 /// How many words of a query are shown.
 const LONGEST_QUERY: usize = 24;
 
-/// What is known when a failure is put into words.
+/// The facts known when a failure is put into words.
 #[derive(Clone, Debug)]
 pub(crate) struct Situation<'a> {
     pub(crate) tool: &'a str,
@@ -41,19 +40,19 @@ pub(crate) struct Situation<'a> {
     pub(crate) attempts: u32,
     /// How long the call took.
     pub(crate) took: Duration,
-    /// Who shares the breaker that is open.
+    /// Which tools share the open breaker.
     pub(crate) breaker: Scope,
     /// A read tool of the same server.
     pub(crate) verify: Option<&'a str>,
-    /// It speaks of the same things, so it can show what happened.
+    /// The read tool is about the same things, so it can show whether the write took effect.
     pub(crate) verify_is_about: bool,
-    /// The operator's word about this server.
+    /// The operator's hint about this server.
     pub(crate) hint: Option<&'a str>,
-    /// How often this very call has failed in the session.
+    /// How often this identical call has failed in the session.
     pub(crate) repeats: u32,
     /// Some attempt, perhaps an earlier one, may have been executed.
     pub(crate) may_have_acted: bool,
-    /// How many of the server's words are left out, so that ours have room.
+    /// How many of the server's words to leave out, so that the text stays within its limit.
     pub(crate) cut: usize,
 }
 
@@ -61,6 +60,7 @@ impl Situation<'_> {
     /// The text in the plain style.
     pub(crate) fn plain(&self) -> String {
         let text = self.at_length();
+        // Only the quotation can be shortened, so a text that is too long is written a second time.
         match text.split_whitespace().count().saturating_sub(LONGEST_TEXT) {
             0 => text,
             cut => Situation { cut, ..self.clone() }.at_length(),
@@ -69,8 +69,8 @@ impl Situation<'_> {
 
     fn at_length(&self) -> String {
         let mut text = if self.repeats > 1 { self.again() } else { self.first_time() };
-        // No fallback had an answer: what that means for the user, by the tool's kind. What may
-        // have acted needs other advice.
+        // No fallback had an answer: the label of the tool's kind says how that affects the user. A
+        // call that may have acted needs other advice.
         if let (Cause::CircuitOpen, Some(kind), false) =
             (self.failure.cause, self.kind, self.may_have_acted)
         {
@@ -94,7 +94,7 @@ impl Situation<'_> {
         text
     }
 
-    /// The text in the classic words.
+    /// The text in the classic style.
     pub(crate) fn classic(&self) -> String {
         match self.failure.cause {
             Cause::CircuitOpen => {
@@ -113,7 +113,7 @@ impl Situation<'_> {
         }
     }
 
-    /// That a write may have been executed, which the classic texts leave out.
+    /// The warning that a write may have been executed, which the classic texts leave out.
     fn doubt(&self) -> String {
         if self.may_have_acted {
             format!(". It may have been executed. {}", self.verify())
@@ -126,7 +126,7 @@ impl Situation<'_> {
         self.not_asked().unwrap_or_else(|| self.answered_badly())
     }
 
-    /// The breaker that is open: a shared one is not the tool's own.
+    /// The open breaker by name: a shared breaker is not the tool's own.
     fn breaker(&self) -> String {
         match self.breaker {
             Scope::Tool => "its circuit breaker".to_owned(),
@@ -135,7 +135,8 @@ impl Situation<'_> {
         }
     }
 
-    /// What was decided here or asks for patience: the call was not executed, and why.
+    /// The text for a local rejection or a server that asks for patience: the call was not
+    /// executed, and why.
     fn not_asked(&self) -> Option<String> {
         let (tool, server, message) = (self.tool, self.server(), &self.failure.message);
         let again = || self.in_seconds(" The same call can be repeated in", ".");
@@ -202,8 +203,8 @@ impl Situation<'_> {
         })
     }
 
-    /// A write that may have been executed and is not sent again yet: how to find out, and until
-    /// when.
+    /// An uncertain write that is not sent again yet: how to verify it, and until when it is held
+    /// back.
     fn uncertain(&self) -> String {
         let look = match self.verify {
             Some(reader) if self.verify_is_about => {
@@ -221,7 +222,7 @@ impl Situation<'_> {
         format!("{tool} was not sent: {message}. {look} {left}s, it is sent again.")
     }
 
-    /// What the server, or the way to it, did.
+    /// The text for a failure of the server or of the connection to it.
     fn answered_badly(&self) -> String {
         let (tool, server, quoted) = (self.tool, self.server(), self.quoted());
         let (status, tried, fate) = (self.status(), self.tried(), self.fate());
@@ -289,8 +290,8 @@ impl Situation<'_> {
         )
     }
 
-    /// Whether somebody answered that time was up, and not our own clock: that answer is quoted,
-    /// and no time is told.
+    /// Whether a server or proxy reported the timeout, and not our own clock: its answer is quoted,
+    /// and no duration is given.
     fn is_told_timeout(&self) -> bool {
         let has_answer = self.failure.status.is_some() || self.failure.sent == Sent::Yes;
         has_answer || (self.attempts > 0 && self.took < SHORTEST_WAIT)
@@ -313,8 +314,8 @@ impl Situation<'_> {
                 self.verify()
             );
         }
-        // A read may have waited for another call's answer; one that took no time has waited for
-        // nothing.
+        // A read may have waited for the answer of an identical call in flight; a read that took no
+        // time has waited for nothing.
         if self.attempts == 0 && (self.effect != Effect::ReadOnly || self.took.as_millis() == 0) {
             let server = self.server();
             return format!(
@@ -333,7 +334,7 @@ impl Situation<'_> {
         )
     }
 
-    /// What is known about execution.
+    /// Whether the call was executed, as far as is known.
     fn fate(&self) -> String {
         match self.effect {
             Effect::ReadOnly => "It changes nothing, so repeating is safe.".to_owned(),
@@ -363,7 +364,7 @@ impl Situation<'_> {
         }
     }
 
-    /// The known wait between two words; nothing if none is known.
+    /// The known wait between two texts; empty if no wait is known.
     fn in_seconds(&self, before: &str, after: &str) -> String {
         self.failure
             .retry_after
@@ -371,7 +372,7 @@ impl Situation<'_> {
             .unwrap_or_default()
     }
 
-    /// What went wrong before, if that is known.
+    /// The earlier failure in brackets, if it is known.
     fn because(&self) -> String {
         if self.failure.message.is_empty() {
             String::new()
@@ -380,7 +381,7 @@ impl Situation<'_> {
         }
     }
 
-    /// Decided in this process: no server said it.
+    /// Whether this process rejected the call and no server did.
     fn is_local(&self) -> bool {
         self.failure.sent == Sent::Never && self.failure.status.is_none() && self.attempts == 0
     }
@@ -410,12 +411,12 @@ impl Situation<'_> {
         self.hint.map(|hint| shortened(&quote(hint), LONGEST_HINT))
     }
 
-    /// The server's words. Those about a wrong request are what the model needs, so more of them
-    /// are kept; the operator's take their room.
+    /// The server's words. The model needs those about a wrong request, so more of them are kept;
+    /// an operator's hint takes its words from this room.
     fn quoted(&self) -> String {
         let most: usize = match self.failure.cause {
             Cause::InvalidInput => 32,
-            // How a process ended, and what it said last.
+            // How a process ended, and its last words.
             Cause::Network | Cause::Misbehaved => 24,
             _ => 14,
         };
@@ -430,7 +431,7 @@ impl Situation<'_> {
     }
 }
 
-/// The first words of a text, and a sign where there were more.
+/// The first words of a text, and an ellipsis if there were more.
 fn shortened(text: &str, most: usize) -> Vec<String> {
     let mut words: Vec<String> = text.split(' ').map(str::to_owned).collect();
     if words.len() > most {
@@ -444,7 +445,7 @@ fn code_words(code: ErrorCode) -> String {
     code.as_str().to_lowercase().replace('_', " ")
 }
 
-/// The classic text when a breaker leaves nothing else to say.
+/// The classic text when an open breaker leaves no other answer.
 fn degradation(tool: &str, retry_after: Duration) -> String {
     format!(
         "⚠️ The \"{tool}\" tool is temporarily unavailable due to repeated failures.\n\n\

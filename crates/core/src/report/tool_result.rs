@@ -1,11 +1,11 @@
-//! Decides what is read off an MCP tool result (`CallToolResult`) in JSON: an error, an end, a
-//! size.
+//! Decides the facts read from an MCP tool result (`CallToolResult`) in JSON: its error, its
+//! completeness, its size.
 
 use serde_json::Value;
 
 use crate::model::tool_errors::{Content, LOOKED_AT};
 
-/// The text of a result that the tool itself marked as failed; empty if it says nothing.
+/// The text of a result that the tool itself marked as failed; empty if the result has no text.
 pub(crate) fn error_text(result: &Value) -> Option<String> {
     if result.get("isError") != Some(&Value::Bool(true)) {
         return None;
@@ -15,7 +15,7 @@ pub(crate) fn error_text(result: &Value) -> Option<String> {
     Some(texts.join("\n"))
 }
 
-/// What is looked at to find an error that the tool did not mark.
+/// The content that is searched for an error that the tool did not mark.
 pub(crate) fn content(result: &Value) -> Content {
     let blocks = result.get("content").and_then(Value::as_array).into_iter().flatten();
     let mut text = String::new();
@@ -31,19 +31,20 @@ pub(crate) fn content(result: &Value) -> Content {
     Content { text, structured: structured.cloned() }
 }
 
-/// As much of a text as is looked at.
+/// The part of a text that is searched.
 pub(crate) fn beginning(text: &str) -> &str {
     let cut =
         (0..=LOOKED_AT.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     &text[..cut]
 }
 
-/// Whether the result is the end of the call, and not a question back to the client.
+/// Whether the result ends the call, and is not a question back to the client.
 pub(crate) fn is_complete(result: &Value) -> bool {
+    // Legacy servers send no `resultType`; modern ones send `input_required` for a question.
     result.get("resultType").is_none_or(|kind| kind == "complete")
 }
 
-/// The size of a result in memory, near enough to bound what is kept.
+/// The size of a result in memory, exact enough to bound a cache.
 pub(crate) fn weigh(result: &Value) -> usize {
     size_of::<Value>()
         + match result {

@@ -1,4 +1,4 @@
-//! Decides how events become events of `tracing`: which level, which fields.
+//! Decides how events become `tracing` events: their level and fields.
 //!
 //! Names and fields are those of [`Event`], times in milliseconds. The target is `seawall`.
 
@@ -11,9 +11,10 @@ use super::event::{Event, Events};
 use crate::time::clock::millis;
 
 impl Events {
-    /// Tells every event to the `tracing` subscriber that is current now, from a thread of its own:
-    /// a slow subscriber misses events and slows no call. So they are in no span of the caller's.
-    /// What fails or changes is a warning, what is refused an information, the rest for debugging.
+    /// Sends every event to the current `tracing` subscriber, from a thread of its own: a slow
+    /// subscriber misses events and slows no call. The events are therefore in no span of the
+    /// caller's. Failures and state changes are warnings, rejections are information, the rest is
+    /// debug output.
     ///
     /// ```
     /// # fn main() -> std::io::Result<()> {
@@ -23,14 +24,15 @@ impl Events {
     /// # Ok(()) }
     /// ```
     pub fn trace(&self) -> io::Result<()> {
+        // Captured now: the listener's thread has no default subscriber of its own.
         let subscriber = dispatcher::get_default(Clone::clone);
         self.for_each(move |event| dispatcher::with_default(&subscriber, || event.trace()))
     }
 }
 
 impl Event {
-    /// Tells it to the current `tracing` subscriber, in the current span: for those who listen
-    /// themselves, see [`Events::subscribe`].
+    /// Sends the event to the current `tracing` subscriber, in the current span: for code with its
+    /// own listener, see [`Events::subscribe`].
     pub fn trace(&self) {
         match self {
             Event::RetryScheduled { server, tool, attempt, of, delay, error } => {
@@ -67,7 +69,7 @@ impl Event {
         }
     }
 
-    /// What happens on the path of every call.
+    /// Events on the path of every call.
     fn trace_often(&self) {
         match self {
             Event::AttemptStarted { server, tool, attempt } => {

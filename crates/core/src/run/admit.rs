@@ -1,5 +1,5 @@
-//! Decides whether a call may start: what the ledger knows of it, then a fresh copy or a shared
-//! answer, then the caller's rate.
+//! Decides whether a call may start: by the ledger, then by a fresh or shared answer, then by the
+//! caller's rate limit.
 
 use crate::admit::Gatekeeper;
 use crate::admit::ledger::Leading;
@@ -16,15 +16,15 @@ use crate::time::deadline::within;
 
 use super::context::Run;
 
-/// How a call leaves this stage.
+/// How a call leaves admission.
 pub(crate) enum Admitted<'a, T> {
-    /// It goes on; if others wait for the same answer, it leads them.
+    /// The call goes on; if identical calls wait for its answer, it leads them.
     Go(Leading<'a, T>),
-    /// It already has its answer.
+    /// A fresh cached response answers the call.
     Answered(T),
-    /// It has what an identical call came to.
+    /// The outcome of an identical call answers it.
     Shared(Box<Outcome<T>>),
-    /// It may not start.
+    /// The call may not start.
     Refused(Box<Failure>),
 }
 
@@ -34,28 +34,28 @@ impl<T> Admitted<'_, T> {
     }
 }
 
-/// What a call has to wait for before it is known how it leaves.
+/// The thing a call must wait for before admission can decide.
 pub(crate) enum Wait<T> {
     /// An identical call is in flight.
     ByFlight(Following<T>),
-    /// The same call was put into a queue, and may wait there.
+    /// The same call was queued and may still wait in the queue.
     ByQueue,
 }
 
 impl<T: Clone> Gatekeeper<T> {
-    /// Asks the five questions in order; a call that finds an identical one in flight or queued has
-    /// to wait for it first.
+    /// Checks in order: uncertain write, queue, loop, fresh or shared answer, caller's rate. A call
+    /// that finds an identical one in flight or queued has to wait for it first.
     pub(crate) fn admit<'a>(&'a self, run: &Run<'a, T>) -> Result<Admitted<'a, T>, Wait<T>> {
         let policy = &run.tool.policy;
-        // First: of a write that may have run, nobody may say that it was only tried too often.
-        // Who says that a repeat is meant is not asked.
+        // First: a write that may have been executed must not be refused as a mere loop. Tools
+        // without `uncertain_write_hold` skip the check: their repeats are meant.
         if !policy.effect.is_replayable() && policy.uncertain_write_hold.is_some() {
             match self.ledger.uncertain.check(&run.call.session, || run.ledger_key()) {
                 Some(held) if !held.is_queued => {
                     return Ok(Admitted::refused(run.hold_back(&held)));
                 }
-                // Also one that was queued elsewhere, or so long ago that it is remembered there
-                // only.
+                // Also a call queued by another session or process, or so long ago that only the
+                // queue remembers it.
                 held if held.is_some() || run.may_be_queued() => return Err(Wait::ByQueue),
                 _ => {}
             }
@@ -76,7 +76,7 @@ impl<T: Clone> Gatekeeper<T> {
             {
                 return Ok(run.answer_at_once(copy));
             }
-            // One that may be rejoined is entered already.
+            // A call that may be rejoined was entered in the ledger before.
             if run.call.rejoin.is_none() {
                 let leading = self.ledger.share(run).map_err(Wait::ByFlight)?;
                 return Ok(self.within_rate(run, leading));
@@ -85,11 +85,11 @@ impl<T: Clone> Gatekeeper<T> {
         Ok(self.within_rate(run, None))
     }
 
-    /// Waits for what holds a call up.
+    /// Waits for the call in flight or the queue that holds this call up.
     pub(crate) async fn wait_for<'a>(&'a self, run: &Run<'a, T>, held: Wait<T>) -> Admitted<'a, T> {
         match held {
             Wait::ByFlight(flight) => self.follow(run, flight).await,
-            // Boxed: it is rare.
+            // Boxed: this path is rare.
             Wait::ByQueue => Box::pin(self.look_into_queue(run)).await,
         }
     }
@@ -102,6 +102,7 @@ impl<T: Clone> Gatekeeper<T> {
         let uncertain = &self.ledger.uncertain;
         match found {
             Ok(Ok(Some(earlier))) => match run.meet_queued(&earlier) {
+                // The queue knows the result: the ledger's note about the queued call is obsolete.
                 Some(failure) => return Admitted::refused(failure),
                 None => uncertain.forget_queued(run.ledger_key()),
             },
@@ -117,8 +118,8 @@ impl<T: Clone> Gatekeeper<T> {
         }
     }
 
-    /// Waits for what an identical call brings. When that one is cancelled, one of those who wait
-    /// takes its place.
+    /// Waits for the answer of an identical call. If that call is cancelled, one of its followers
+    /// takes the lead.
     async fn follow<'a>(
         &'a self,
         run: &Run<'a, T>,
@@ -150,7 +151,7 @@ impl<T: Clone> Gatekeeper<T> {
     }
 }
 impl<T: Clone> Run<'_, T> {
-    /// Not sent, by a decision of ours that is told to those who listen.
+    /// Refuses the call in this process, and emits an event.
     pub(crate) fn refuse(
         &self,
         cause: Cause,
@@ -161,15 +162,17 @@ impl<T: Clone> Run<'_, T> {
         Failure::local(cause, retry_after, message)
     }
 
-    /// Not sent, because the same call may have been executed and nobody has looked since.
+    /// Refuses the call: the same write may have been executed, and the client has not checked
+    /// since.
     fn hold_back(&self, held: &HeldBack) -> Failure {
         let words = format!("the same call may have been executed {} ago", about(held.age));
         Failure { sent: Sent::Maybe, ..self.refuse(Cause::Uncertain, Some(held.left), words) }
     }
 
-    /// Not sent, because the same call waits in the queue, is being sent from there, or left it
-    /// lately. What was executed from there is held back as if it had just been uncertain: whoever
-    /// repeats it does not know. `None`: it is sent.
+    /// Refuses the call if the same call waits in the queue, is being sent from there, or left it
+    /// lately. A write executed from the queue holds this one back as if it had just become
+    /// uncertain: the client that repeats it does not know of the execution. `None`: the call may
+    /// be sent.
     fn meet_queued(&self, EarlierWrite { id, fate }: &EarlierWrite) -> Option<Failure> {
         let queued = |sent, state| {
             let words = format!("the same call is queued as {id} and {state}");
@@ -197,14 +200,14 @@ impl<T: Clone> Run<'_, T> {
         }
     }
 
-    /// Not sent, because nobody can tell whether the same call waits in the queue.
+    /// Refuses the call: the queue did not answer whether the same call waits there.
     fn queue_is_silent(&self, why: &str) -> Failure {
         let words = format!("{QUEUE_IS_SILENT} ({why})");
         self.refuse(Cause::Overloaded, Some(std::time::Duration::from_secs(1)), words)
     }
 
-    /// Whether the same call may wait in the queue. Most of the time nothing does, and then the
-    /// queue need not be asked.
+    /// Whether the same call may wait in the queue. Mostly the queue is idle, and then it need not
+    /// be searched.
     fn may_be_queued(&self) -> bool {
         self.pipeline.durable.as_ref().is_some_and(|queue| !queue.is_idle(&self.tool.server.name))
     }

@@ -1,5 +1,5 @@
-//! Decides how a call is tried: the one retry loop, and one attempt from its start (`may_start`)
-//! to what its server's breakers learn from it (`permits`).
+//! Decides how a call is tried: the retry loop, and one attempt from its start (`may_start`) to the
+//! reports to its server's breakers (`permits`).
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -30,19 +30,19 @@ use super::may_start::Start;
 use super::permits::{BreakerPermits, is_closed, wait};
 use super::write_in_progress::WriteInProgress;
 
-/// Why an attempt gave no good answer; and the tool's own words where it answered with an error.
+/// Why an attempt failed; with the tool's own words if it answered with an error.
 pub(crate) type AttemptFailed<T> = Failed<Option<OwnWords<T>>>;
 
 /// A tool's own error that means a failure.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnWords<T> {
     pub(crate) value: T,
-    /// The tool did not mark it as an error; a pattern of the operator did.
+    /// The tool did not mark the error; an operator's pattern found it.
     pub(crate) is_unmarked: bool,
 }
 
 impl<T: Clone> Run<'_, T> {
-    /// Tries the call until it works or giving up is right.
+    /// Tries the call until it succeeds or a retry is ruled out.
     pub(crate) async fn attempt<F>(
         &self,
         send: &impl Fn(Attempt) -> F,
@@ -58,8 +58,8 @@ impl<T: Clone> Run<'_, T> {
         };
         match first {
             Ok(value) => Ok(value),
-            // Boxed: what follows a failure is large, and a call that works should not carry it
-            // along.
+            // Boxed: the future of the retry loop is large, and a successful call should not carry
+            // it.
             Err(missed) => {
                 self.note_wait();
                 Box::pin(self.attempt_again(missed, send)).await
@@ -85,7 +85,7 @@ impl<T: Clone> Run<'_, T> {
             env: self.env(),
             names: (&tool.server.name, &tool.name),
         };
-        // A long pause is not sat out by a call that can be answered with a copy.
+        // A call that has a cached response does not sit out a long pause.
         let blocked = |is_asked_for: bool| {
             wait(tool).is_some() || self.is_last() || (is_asked_for && self.has_copy())
         };
@@ -120,7 +120,7 @@ impl<T: Clone> Run<'_, T> {
         }
     }
 
-    /// Whether an attempt that hangs may get another beside it.
+    /// Whether a hanging attempt may get a second one beside it.
     #[inline]
     fn has_second_chance(&self) -> bool {
         let policy = &self.tool.policy;
@@ -128,8 +128,8 @@ impl<T: Clone> Run<'_, T> {
         policy.effect == Effect::ReadOnly && policy.attempt_timeout.is_none() && may_repeat
     }
 
-    /// One attempt, and if it is not answered by half of the time that is left, another beside it:
-    /// who is only slow is still waited for, and who hangs takes no more than half of the time.
+    /// One attempt, and a second beside it if there is no answer by half of the time left: a slow
+    /// server is still waited for, and a hanging one takes no more than half of the time.
     async fn with_second_chance<F>(
         &self,
         now: Moment,
@@ -142,24 +142,24 @@ impl<T: Clone> Run<'_, T> {
         let half = self.deadline().remaining_at(now) / 2;
         match within(half, first.as_mut()).await {
             Ok(done) => done,
-            // A server in trouble gets one attempt at a time, and a person who is asked something
-            // is not asked twice.
+            // A server in trouble gets one attempt at a time, and a user is not asked the same
+            // question twice.
             Err(_) if !is_closed(self.tool) || self.is_last() || self.has_asked() => first.await,
             Err(_) => {
                 let budget = &self.tool.server.budget;
-                // Boxed: it is rare.
+                // Boxed: this path is rare.
                 let second = |token| Box::pin(self.second(token, AttemptRole::Again, send));
                 hedge::race(Duration::ZERO, budget, first, second, is_final).await
             }
         }
     }
 
-    /// Whether the client was asked something meanwhile.
+    /// Whether the client was asked a question meanwhile.
     fn has_asked(&self) -> bool {
         self.call.control.as_ref().is_some_and(|control| !control.asked().is_zero())
     }
 
-    /// The second attempt beside a slow one, which pays when it is sent.
+    /// The second attempt beside a slow one; it spends its token when it is sent.
     async fn second<F>(
         &self,
         token: RetryToken<'_>,
@@ -169,6 +169,8 @@ impl<T: Clone> Run<'_, T> {
     where
         F: Future<Output = Result<T, FailureSignals>>,
     {
+        // The token is spent inside `send`, after all gates: an attempt refused at a gate drops it
+        // unspent, and it returns to the budget.
         let token = Mutex::new(Some(token));
         let paying = |attempt| {
             if let Some(token) = token.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -180,7 +182,7 @@ impl<T: Clone> Run<'_, T> {
         self.once(self.tool, &self.call.arguments, part, &paying).await
     }
 
-    /// One attempt at `tool`, through all gates. Fallbacks use it too, and do not wait for a pause
+    /// One attempt at `tool`, through all gates. Fallbacks use it too and do not wait for a pause
     /// to end.
     pub(crate) async fn once<F>(
         &self,
@@ -208,11 +210,13 @@ impl<T: Clone> Run<'_, T> {
             number,
             tool.policy.hedge.is_some(),
         );
+        // Created before the request is sent: a future dropped during the send still counts the
+        // write.
         let written = WriteInProgress::by(self, tool);
         let mut running = pin!(send(attempt));
         let mut answered = within(limit, running.as_mut()).await;
         if let (Err(_), Some(control)) = (&answered, &self.call.control) {
-            // Boxed: it is rare that a client is asked something.
+            // Boxed: a question to the client is rare.
             answered =
                 Box::pin(wait_for_client(control, &self.env().clock, &permits, running.as_mut()))
                     .await;
@@ -247,9 +251,9 @@ impl<T: Clone> Run<'_, T> {
         result
     }
 
-    /// Whether an attempt, which waited for `limit` in vain or was answered, says nothing of its
-    /// server. Who was given little time proves little: a short deadline or a long line is not the
-    /// server's doing. Unless those who were have waited long enough by now, together.
+    /// Whether an attempt that waited for `limit` in vain (`in_vain`) says nothing about its
+    /// server. A timeout below half of the usual proves little: a short deadline or a long queue is
+    /// not the server's fault. It counts once such attempts have waited long enough together.
     #[inline]
     fn proves_little(&self, tool: &Tool, part: AttemptRole, in_vain: Option<Duration>) -> bool {
         let Some(limit) = in_vain else {
@@ -262,8 +266,8 @@ impl<T: Clone> Run<'_, T> {
         limit < usual / 2 && !tool.silence.is_long(now.minus(limit), now, usual)
     }
 
-    /// The limit that is told is the tool's own, unless its share of the time was over; a
-    /// fallback's share is what was left for it.
+    /// The timeout failure. It names the tool's own timeout if that was the limit, else the call's
+    /// share of the time, and for a fallback the time that was left for it.
     fn no_answer(&self, tool: &Tool, part: AttemptRole, limit: Duration) -> Failure {
         let told = match tool.policy.attempt_timeout {
             Some(own) if own == limit => seconds(own),
@@ -275,22 +279,23 @@ impl<T: Clone> Run<'_, T> {
     }
 }
 
-/// What an attempt is for.
+/// The purpose of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptRole {
     /// The call itself.
     Call,
-    /// The first item of a batch that failed: it shows whether the server is to blame or the batch.
+    /// The first item of a failed batch: it shows whether the server or the batch is at fault.
     FirstItem,
-    /// A fallback that asks the same tool in another way. The call has failed and was counted: if
-    /// this fails too, that is no further evidence against the tool, however many parts it has.
+    /// A fallback that calls the same tool in another way. The call's failure was counted already:
+    /// a failure of this attempt is no further evidence against the tool, however many parts it
+    /// has.
     Again,
-    /// A fallback that asks another tool.
+    /// A fallback that calls another tool.
     Other,
 }
 
-/// The time of an attempt is up: it runs on for as long as its client was being asked something
-/// meanwhile.
+/// The timeout of an attempt has passed: it runs on for as long as its client was busy with a
+/// question meanwhile.
 async fn wait_for_client<F: Future>(
     control: &CallControl,
     clock: &Clock,
@@ -301,6 +306,8 @@ async fn wait_for_client<F: Future>(
     loop {
         match control.lost_time() {
             QuestionTime::Open(most) => {
+                // The lease of a probe grows with the wait, so that the breaker does not take the
+                // probe for lost.
                 permits.extend(most);
                 let answered = pin!(within(most, control.answered()));
                 if let Either::Left((answer, _)) = select(running.as_mut(), answered).await {
@@ -321,7 +328,7 @@ async fn wait_for_client<F: Future>(
     }
 }
 
-/// Whether another attempt cannot do better than one that ended like this.
+/// Whether no other attempt can do better than one that failed like this.
 fn is_final<T>(missed: &AttemptFailed<T>) -> bool {
     missed.0.disposition != Disposition::Transient
 }

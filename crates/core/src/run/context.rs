@@ -1,5 +1,4 @@
-//! Decides what every stage may look at while it works on a call, and what is noted down on the
-//! way.
+//! Decides which facts about a call every stage can read, and which notes the stages leave.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,44 +21,44 @@ use crate::report::event::Event;
 use crate::time::clock::Moment;
 use crate::time::deadline::Deadline;
 
-/// One call on its way. It is one task, so nobody else changes its notes meanwhile.
+/// A call in progress. It runs in one task, so no other thread changes its notes meanwhile.
 pub(crate) struct Run<'a, T> {
     pub(crate) pipeline: &'a Pipeline<T>,
     pub(crate) tool: &'a Tool,
     pub(crate) call: &'a Call,
-    /// The end of the call.
+    /// The deadline of the call.
     whole: Deadline,
-    /// The end of the way to an answer that is being tried: those that lead elsewhere have their
-    /// share of the time too.
+    /// The deadline of the way to an answer being tried now: the tool and its fallbacks each get a
+    /// share of the time.
     share: When,
     pub(crate) timeout: Duration,
     /// Into how many shares the time is split before the tool itself is tried.
     pub(crate) ways: u32,
     pub(crate) started: Moment,
-    /// The server's writes when the call began.
+    /// The server's count of writes when the call began.
     pub(crate) writes: u64,
     attempts: Count,
-    /// Some attempt failed and may have been executed all the same.
+    /// An attempt failed and may have been executed all the same.
     may_have_acted: Flag,
-    /// … and repeating it would do it again.
+    /// … and repeating it would execute it again.
     must_not_act_again: Flag,
-    /// Its ending was told.
+    /// The end of the call was reported.
     is_told: Flag,
-    /// Time may have passed since it started.
+    /// Time may have passed since the call started.
     waited: Flag,
-    /// What it failed with says nothing about identical calls.
+    /// The failure is about this call alone and not about identical ones.
     own_affair: Flag,
     /// One line for each attempt that failed.
     causes: Mutex<Vec<String>>,
     /// Failures of a whole batch that no breaker has counted yet, each with its incident.
     spared: Mutex<Vec<Option<u64>>>,
     key: KeyCell,
-    /// The moment the answer was there; the start of the clock until then.
+    /// When the answer arrived; the start of the clock until then.
     ended: When,
 }
 
 impl<'a, T> Run<'a, T> {
-    /// `own_steps`: how many the caller has.
+    /// `own_steps` is the number of the caller's own fallback steps.
     pub(crate) fn start(
         pipeline: &'a Pipeline<T>,
         tool: &'a Tool,
@@ -113,8 +112,8 @@ impl<'a, T> Run<'a, T> {
         (self.pipeline.error_text)(value)
     }
 
-    /// The time now. Asked for the first time by a call that did not wait, it is the time it
-    /// started: no need to look again.
+    /// The present time. On its first use by a call that has not waited it is the start of the
+    /// call, which saves a reading of the clock.
     pub(crate) fn now(&self) -> Moment {
         if self.waited.is_set() {
             return self.env().clock.now();
@@ -123,12 +122,12 @@ impl<'a, T> Run<'a, T> {
         self.started
     }
 
-    /// Time is about to pass.
+    /// Notes that time is about to pass.
     pub(crate) fn note_wait(&self) {
         self.waited.set();
     }
 
-    /// It failed in a way that says nothing about identical calls.
+    /// Notes that the failure is about this call alone and not about identical ones.
     pub(crate) fn note_own_affair(&self) {
         self.own_affair.set();
     }
@@ -143,24 +142,25 @@ impl<'a, T> Run<'a, T> {
         self.remaining()
     }
 
-    /// The end of the way that is being tried.
+    /// The deadline of the way to an answer being tried now.
     pub(crate) fn deadline(&self) -> Deadline {
         Deadline::at(self.share.get())
     }
 
-    /// Begins the share of the next of `ways` to an answer.
+    /// Starts the share of the next of `ways` to an answer.
     pub(crate) fn begin_share(&self, ways: usize) {
         let now = self.env().clock.now();
+        // A write gets all of the time: after one that was cut off, no other way is tried.
         let ways = if self.tool.policy.effect.is_replayable() { ways } else { 1 };
         self.share.set(now.plus(self.whole.share(ways, now).remaining_at(now)));
     }
 
-    /// What is left of it.
+    /// The time left in the present share.
     pub(crate) fn remaining(&self) -> Duration {
         self.deadline().remaining(&self.env().clock)
     }
 
-    /// The moment the answer was there; asked again, the same.
+    /// When the answer arrived; later calls return the same moment.
     pub(crate) fn ended(&self) -> Moment {
         let known = self.ended.get();
         if known != Moment::default() {
@@ -175,13 +175,13 @@ impl<'a, T> Run<'a, T> {
         self.key.get_or_init(|| self.pipeline.keys.of(self.tool, self.call))
     }
 
-    /// Under which key a copy of its answer is kept.
+    /// The key of the call's cached response.
     pub(crate) fn copy_key(&self) -> CallKey {
         self.pipeline.keys.of_copy(self.key(), self.call)
     }
 
-    /// Under which key the ledger knows the call: the caller's, or that of the scope within which
-    /// it may be rejoined.
+    /// The key of the call in the ledger: the caller's, or that of the scope within which the call
+    /// may be rejoined.
     pub(crate) fn ledger_key(&self) -> CallKey {
         match &self.call.rejoin {
             Some(rejoin) => self.pipeline.keys.scoped(self.key(), &rejoin.scope),
@@ -197,7 +197,7 @@ impl<'a, T> Run<'a, T> {
         self.attempts.next()
     }
 
-    /// Remembers an attempt that failed, at a tool with this effect.
+    /// Notes a failed attempt at a tool with this effect.
     pub(crate) fn remember(&self, attempt: u32, effect: Effect, failure: &Failure) {
         if failure.may_have_executed(effect) {
             self.may_have_acted.set();
@@ -211,7 +211,7 @@ impl<'a, T> Run<'a, T> {
         self.causes.lock().unwrap_or_else(PoisonError::into_inner).push(line);
     }
 
-    /// An attempt was cut off: nobody knows what became of it.
+    /// Notes that an attempt was cut off, so that its result is unknown.
     pub(crate) fn note_cut(&self, effect: Effect) {
         if !effect.is_replayable() {
             self.must_not_act_again.set();
@@ -228,8 +228,8 @@ impl<'a, T> Run<'a, T> {
         }
     }
 
-    /// Holds the same call back for as long as this one waits in a queue; `false` if that was so
-    /// before.
+    /// Holds the same call back for as long as this one waits in the queue; `false` if it was held
+    /// back so before, or if the policy holds nothing back.
     pub(crate) fn note_queueing(&self) -> bool {
         let (policy, uncertain) = (&self.tool.policy, &self.pipeline.gatekeeper.ledger.uncertain);
         let lasts = policy.uncertain_write_hold.filter(|_| !policy.effect.is_replayable());
@@ -238,7 +238,7 @@ impl<'a, T> Run<'a, T> {
         })
     }
 
-    /// The call as it waits in a queue.
+    /// The call as a queue item.
     pub(crate) fn queued(&self) -> QueuedWrite {
         QueuedWrite {
             server: self.tool.server.name.to_string(),
@@ -266,12 +266,13 @@ impl<'a, T> Run<'a, T> {
         self.causes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What no breaker has counted yet, because an item may speak for it.
+    /// Failures that no breaker has counted yet, because the first item of the batch may decide for
+    /// them.
     pub(crate) fn spared(&self) -> MutexGuard<'_, Vec<Option<u64>>> {
         self.spared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells that the call ended; once.
+    /// Reports the end of the call; once.
     pub(crate) fn tell_end(&self, class: &'static str) {
         if !self.is_told.is_set() {
             self.is_told.set();
@@ -294,7 +295,7 @@ impl<'a, T> Run<'a, T> {
 }
 
 impl<T> Drop for Run<'_, T> {
-    /// Dropped before its end, the caller has left.
+    /// A run dropped before its end was cancelled: its caller has left.
     fn drop(&mut self) {
         if !self.is_told.is_set() {
             self.note_uncertain();

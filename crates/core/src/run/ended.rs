@@ -1,5 +1,5 @@
-//! Decides what is remembered of a call that ended: for loops, for copies, for those who waited
-//! with it.
+//! Decides which traces of a finished call remain: in the loop guard, in the cache, for its
+//! followers.
 
 use crate::model::answer::Outcome;
 use crate::model::effect::Effect;
@@ -7,7 +7,7 @@ use crate::model::failure::{Cause, Failure};
 use crate::run::context::Run;
 
 impl<T: Clone> Run<'_, T> {
-    /// The tool's own answer, good or bad: remembered as such and passed on unchanged.
+    /// Passes the tool's own answer on unchanged, good or bad, and records it.
     pub(crate) fn pass_on(&self, value: T) -> Outcome<T> {
         let (policy, gatekeeper) = (&self.tool.policy, &self.pipeline.gatekeeper);
         let loops = &gatekeeper.ledger.loops;
@@ -31,9 +31,9 @@ impl<T: Clone> Run<'_, T> {
         Outcome::Live(value)
     }
 
-    /// All attempts failed. Whether that is this call's own affair, so that one of those who wait
-    /// has to ask: its time was up, its client left, or it had less time or fewer attempts than
-    /// others have.
+    /// Notes after all attempts failed whether the failure is about this call alone, so that a
+    /// follower must try itself: the call timed out or was cancelled, or it had less time or fewer
+    /// attempts than others have.
     pub(crate) fn give_up(&self, failure: &Failure) {
         let (call, policy) = (self.call, &self.tool.policy);
         let is_last = call.control.as_ref().is_some_and(|control| control.is_last());

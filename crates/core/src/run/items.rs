@@ -1,12 +1,11 @@
-//! Decides how a batch that failed is done item by item: who goes first, what is waited for, and
-//! when to stop.
+//! Decides how a failed batch is run item by item: the order, the pauses, and when to stop.
 //!
-//! The first item goes alone: if the trouble is not the batch's but the server's, the others are
-//! spared it, and only then a breaker counts a failure: a batch whose items work says nothing
-//! against the server. If no item could be sent, the batch's own failure counts. After a 429 the
-//! pause that the server asked for is waited out first, and then all items go one at a time.
-//! Whatever is not sent is said not to be. Items are no retries: those that work cost the server's
-//! retry budget nothing, each that meets its trouble costs a token.
+//! The first item goes alone: if the fault is the server's and not the batch's, the other items are
+//! not sent, and only then does a breaker count a failure: a batch whose items succeed proves
+//! nothing against the server. If no item could be sent, the batch's own failure counts. After a
+//! 429 the pause that the server asked for comes first, and then all items go one at a time. Items
+//! that are not sent are reported as not sent. Items are no retries: an item that succeeds costs
+//! the server's retry budget nothing, and each item that meets the server's fault costs a token.
 
 use std::future::Future;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -34,9 +33,9 @@ use crate::run::context::Run;
 const AT_A_TIME: usize = 4;
 
 impl<T: Clone> Run<'_, T> {
-    /// What a failure says of a whole batch at `tool`. A status is an answer to one request, and a
-    /// batch may have made others before it: that nothing was done is proven by what was never
-    /// sent, or said by whoever knows. A 413 speaks of the whole.
+    /// Classifies a failure of a whole batch at `tool`. A status answers one request, and the batch
+    /// may have made others before it: only a batch that was never sent, or signals that say so,
+    /// prove that nothing was executed. A 413 refers to the whole batch.
     pub(crate) fn of_whole(
         &self,
         tool: &Tool,
@@ -59,8 +58,8 @@ impl<T: Clone> Run<'_, T> {
         failure
     }
 
-    /// Whether what became of the whole batch will be followed by its first item at once, so that
-    /// this can speak for both.
+    /// Whether the first item of the batch will follow at once, so that its result can decide for
+    /// both.
     fn goes_on_by_items(&self, missed: &AttemptFailed<T>) -> bool {
         let (failure, words) = &**missed;
         let Some(Fallback::OneByOne(argument)) = self.tool.policy.fallback.first() else {
@@ -73,8 +72,8 @@ impl<T: Clone> Run<'_, T> {
             && split::one_by_one(&self.call.arguments, argument.as_deref()).is_some()
     }
 
-    /// Whether a breaker is spared what became of the whole batch, because its first item follows.
-    /// Noted, for if it does not.
+    /// Whether the breaker ignores the failure of the whole batch because its first item follows.
+    /// The failure is noted in case the item does not follow.
     pub(crate) fn spares(&self, missed: &AttemptFailed<T>) -> bool {
         let is_spared = self.goes_on_by_items(missed);
         if is_spared {
@@ -83,27 +82,27 @@ impl<T: Clone> Run<'_, T> {
         is_spared
     }
 
-    /// The first item has ended: whatever it says of the server is said for the batch too.
+    /// The first item has ended: its verdict on the server holds for the batch too.
     pub(crate) fn first_item_spoke(&self, failure: Option<&Failure>) {
         if failure.is_none_or(|failure| failure.cause.blame() != Blame::Nobody) {
             self.spared().clear();
         }
     }
 
-    /// The batch's failure counts after all, unless an item has spoken for it: there was no time
-    /// for one, or no budget.
+    /// Counts the batch's failure after all if no item has decided for it: time or budget was
+    /// missing.
     pub(crate) fn blame_spared(&self) {
         let spared = std::mem::take(&mut *self.spared());
         for incident in spared {
             let permit = self.tool.breaker.as_ref().and_then(|breaker| breaker.admit().ok());
-            // A probe is left to those who ask the server.
+            // A probe is left to calls that reach the server.
             if let Some(permit) = permit.filter(|permit| !permit.is_probe()) {
                 permit.blame_incident(Blame::Server, incident);
             }
         }
     }
 
-    /// Does the batch item by item; `failure` is what became of the whole.
+    /// Runs the batch item by item; `failure` is that of the whole batch.
     pub(super) async fn one_by_one<F>(
         &self,
         argument: Option<&str>,
@@ -150,7 +149,7 @@ impl<T: Clone> Run<'_, T> {
         }
     }
 
-    /// One item, unless an earlier one has shown that sending more makes no sense.
+    /// Runs one item, unless an earlier one has shown that sending more is useless.
     async fn item<F>(
         &self,
         (input, arguments): (Value, Value),
@@ -191,8 +190,9 @@ impl<T: Clone> Run<'_, T> {
         BatchItem { input, result, may_have_executed }
     }
 
-    /// Waits as long as a server that is at its limit asks for, or else as before a retry. A pause
-    /// that leaves no time for an item is not begun.
+    /// Sleeps for the pause that the server asked for, and after a 429 for the first backoff at
+    /// least. Skips the fallback if the policy forbids such a pause or it would leave no time for
+    /// an item.
     async fn let_it_rest(&self, failure: &Failure) -> Result<(), SkippedFallback> {
         let (policy, env) = (&self.tool.policy.retry, self.env());
         let asked = failure.asked_pause().unwrap_or_default();
@@ -211,7 +211,7 @@ impl<T: Clone> Run<'_, T> {
     }
 }
 
-/// What the policy calls the list of a batch's items, if it does.
+/// The argument that holds the items of a batch, if the policy names it.
 fn argument_of(policy: &Policy) -> Option<&str> {
     policy.fallback.iter().find_map(|step| match step {
         Fallback::OneByOne(argument) => argument.as_deref(),
@@ -219,7 +219,7 @@ fn argument_of(policy: &Policy) -> Option<&str> {
     })
 }
 
-/// What the items are paid from: a token is at hand whenever one starts.
+/// The budget of the items: a token is in hand whenever an item starts.
 struct ItemBudget<'a> {
     budget: &'a RetryBudget,
     token: Mutex<Option<RetryToken<'a>>>,
@@ -236,7 +236,8 @@ impl<'a> ItemBudget<'a> {
         token.is_some()
     }
 
-    /// An item met the server's trouble; those beside it may have had the token before.
+    /// Spends a token for an item that met the server's fault; a concurrent item may have taken the
+    /// one in hand.
     fn pay(&self) {
         let token = self.lock().take();
         if let Some(token) = token.or_else(|| self.budget.withdraw()) {
@@ -249,12 +250,12 @@ impl<'a> ItemBudget<'a> {
     }
 }
 
-/// The server is in trouble; what the item is about has nothing to do with it.
+/// Whether the server is at fault and the item itself is not.
 fn is_trouble(failure: &Failure) -> bool {
     failure.cause.blame() == Blame::Server && failure.disposition == Disposition::Transient
 }
 
-/// The server, or the way to it, does not take more now.
+/// Whether the server, or a limit on the way to it, accepts no more now.
 fn is_refused(failure: &Failure) -> bool {
     matches!(failure.cause, Cause::RateLimited | Cause::CircuitOpen | Cause::Overloaded)
 }

@@ -1,5 +1,5 @@
-//! Decides whether a tool's answer is a failure: its own error, or what an operator's pattern
-//! finds.
+//! Decides whether a tool's answer is a failure: an error in its own words, or a match of an
+//! operator's pattern.
 
 use crate::classify::says_too_many_items;
 use crate::model::effect::Kind;
@@ -14,10 +14,11 @@ use crate::run::attempt::{AttemptFailed, OwnWords};
 
 impl<T: Clone> Run<'_, T> {
     /// A tool's own error is an answer, unless it plainly carries an upstream failure or an
-    /// operator's pattern finds one in it.
+    /// operator's pattern matches it.
     pub(super) fn judge(&self, tool: &Tool, value: T) -> Result<T, AttemptFailed<T>> {
         let Some((failure, is_unmarked)) = self.own_failure(tool, &value) else { return Ok(value) };
-        // Not repeated on the tool's word alone: only what may be repeated in any case.
+        // The tool's text alone allows no retry of a write: its text does not prove that nothing
+        // ran.
         let failure = match tool.policy.effect.is_replayable() || failure.sent == Sent::Never {
             true => failure,
             false => Failure { disposition: Disposition::Permanent, sent: Sent::Yes, ..failure },
@@ -25,7 +26,7 @@ impl<T: Clone> Run<'_, T> {
         Err(Box::new((failure, Some(OwnWords { value, is_unmarked }))))
     }
 
-    /// The failure that a tool's answer means; and whether the tool did not mark it as an error.
+    /// The failure that a tool's answer means, and whether the tool left it unmarked.
     fn own_failure(&self, tool: &Tool, value: &T) -> Option<(Failure, bool)> {
         let errors = &tool.policy.tool_errors;
         if let Some(text) = self.error_text(value) {
@@ -43,8 +44,8 @@ impl<T: Clone> Run<'_, T> {
     }
 }
 
-/// The failure of a batch whose tool says that it has too many items. Only the exact code of wrong
-/// arguments, as the SDKs write it before a tool's error, proves that none was touched.
+/// The failure of a batch with too many items by its tool's own words. Only the exact code for
+/// wrong arguments, as the SDKs write it before a tool's error, proves that no item was executed.
 fn too_many_items(tool: &Tool, text: &str) -> Option<Failure> {
     if tool.policy.kind != Some(Kind::Batch) || !says_too_many_items(text) {
         return None;
@@ -54,8 +55,8 @@ fn too_many_items(tool: &Tool, text: &str) -> Option<Failure> {
     Some(Failure { sent, too_large: true, ..Failure::local(Cause::InvalidInput, None, words) })
 }
 
-/// Whether an error is word for word what a framework writes when it refuses the arguments, before
-/// the tool is called: the TypeScript SDK by its code, FastMCP by pydantic's words.
+/// Whether the text is exactly a framework's refusal of the arguments, made before the tool is
+/// called: the TypeScript SDK by its code, FastMCP by pydantic's wording.
 fn refuses_arguments(tool: &str, text: &str) -> bool {
     let of_tool = [
         format!("validation error for {tool}Arguments\n"),

@@ -1,9 +1,10 @@
-//! Decides whether an attempt may start now, and what it waits for before it does.
+//! Decides whether an attempt may start now, and which waits come before it.
 //!
-//! In this order: the breaker is looked at, so that nobody waits for a server that is not asked;
-//! the pause that the server asked for (`pause`); a slot of the tool, then one of its server
-//! (`bulkhead`); a turn in the server's rate (`rate_queue`); and the breaker's permit last, so
-//! that no permit waits in a line. The connection is waited for by whoever sends the attempt.
+//! In this order: a peek at the breakers, so that no call waits for an attempt that would be
+//! refused anyway; the pause that the server asked for (`pause`); a permit of the tool's bulkhead,
+//! then one of its server's (`bulkhead`); a turn in the server's rate (`rate_queue`); and the
+//! breakers' permits last, so that no permit waits in a queue. The sender of the attempt waits for
+//! the connection.
 
 use std::time::Duration;
 
@@ -16,14 +17,14 @@ use super::permits::{BreakerPermits, peek};
 use crate::attempt::bulkhead::{Bulkhead, BulkheadPermit};
 use crate::run::attempt::AttemptRole;
 
-/// What is said when a tool has no slot left, or its server.
+/// The refusals for a full bulkhead of the tool or of its server.
 const OWN_TAKEN: &str = "all slots of this tool are taken";
 const ALL_TAKEN: &str = "all slots are taken";
 
-/// Everything an attempt holds while it runs; given back when dropped.
+/// Everything an attempt holds while it runs; released on drop.
 pub(super) struct Start<'t> {
     pub(super) permits: BreakerPermits<'t>,
-    /// How long the attempt may take.
+    /// The timeout of the attempt.
     pub(super) limit: Duration,
     pub(super) _slots: [Option<BulkheadPermit<'t>>; 2],
 }
@@ -38,7 +39,7 @@ impl<T: Clone> Run<'_, T> {
     ) -> Result<Start<'t>, Failure> {
         peek(tool).map_err(|open| open.failure())?;
         self.keep_pause(tool, part == AttemptRole::Call).await?;
-        // The tool's own slot first: a call that waits for it takes none of the server's.
+        // The tool's bulkhead first: a call that waits for it holds no permit of the server's.
         let own_slot = match free(tool.slots.as_deref()) {
             Ok(slot) => slot,
             Err(slots) => Some(Box::pin(self.wait_for_slot(slots, OWN_TAKEN)).await?),
@@ -49,7 +50,7 @@ impl<T: Clone> Run<'_, T> {
         };
         let mut now = self.now();
         if let Some(turns) = tool.server.rate.as_ref().filter(|turns| !turns.try_take(now)) {
-            // Boxed: a call that need not wait should not carry its timers along.
+            // Boxed: a call that need not wait should not carry the timers of the wait.
             Box::pin(self.wait_for_turn(turns)).await?;
             now = self.env().clock.now();
         }
@@ -78,7 +79,7 @@ impl<T: Clone> Run<'_, T> {
     }
 }
 
-/// A slot, if there is one now or none is needed; else those to wait for.
+/// A permit, if one is free now or none is needed; else the bulkhead to wait for.
 fn free(slots: Option<&Bulkhead>) -> Result<Option<BulkheadPermit<'_>>, &Bulkhead> {
     slots.map(|slots| slots.try_take().ok_or(slots)).transpose()
 }

@@ -1,10 +1,10 @@
 //! Decides the order of a call's stages: the page to read first.
 //!
-//! deadline[ rejoin → uncertain write → loop guard → fresh copy → recover[ retry(budget)[ breaker
-//! peek → pause → slot → rate → permit[ attempt ]]]]. `rejoin`, `admit`, `attempt` (with
-//! `may_start`, `judge` and `permits`), `recover` (with `items`), `ended` and `tell` are the
-//! stages; nothing is decided here but their order. Recovery is boxed: it is large and rare, and a
-//! call that works should not carry it along.
+//! deadline[ rejoin → uncertain write → loop guard → fresh cached response → caller's rate →
+//! recover[ retry(budget)[ breaker peek → pause → bulkhead → rate → permit[ attempt ]]]]. `rejoin`,
+//! `admit`, `attempt` (with `may_start`, `judge` and `permits`), `recover` (with `items`), `ended`
+//! and `tell` are the stages; this file decides their order only. Recovery is boxed: its future is
+//! large and rarely needed, and a call that succeeds should not carry it.
 
 mod admit;
 mod attempt;
@@ -33,10 +33,10 @@ use admit::Admitted;
 use context::Run;
 
 impl<T: Clone> Pipeline<T> {
-    /// Answers a call of `tool`. `send` makes one attempt and is asked again for each retry and
+    /// Answers a call of `tool`. `send` makes one attempt and is called again for each retry and
     /// fallback.
     ///
-    /// Dropping the future cancels the call: nothing it held stays taken.
+    /// Dropping the future cancels the call and releases everything it held.
     #[inline]
     pub fn run<F>(
         &self,
@@ -50,7 +50,7 @@ impl<T: Clone> Pipeline<T> {
         self.through_all_stages(tool, call, [], send)
     }
 
-    /// The same, with steps of the caller's own after the tool's fallbacks.
+    /// As [`Self::run`], with fallback steps of the caller after the tool's own.
     #[inline]
     pub fn run_with<F>(
         &self,
@@ -75,8 +75,8 @@ impl<T: Clone> Pipeline<T> {
     where
         F: Future<Output = Result<T, FailureSignals>>,
     {
-        // Before the run, so that it is dropped after it: what a dropped call leaves uncertain is
-        // noted before others go on.
+        // Declared before the run, so that it is dropped after it: a cancelled call notes its
+        // uncertain write before an identical call that waits for it goes on.
         let mut leading = None;
         let run = Run::start(self, tool, call, own_steps.as_ref().len());
         if call.rejoin.is_some() {

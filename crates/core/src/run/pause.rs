@@ -1,7 +1,8 @@
-//! Decides when a tool is asked again whose server asked for a pause: not before it is over.
+//! Decides when a tool is called again after its server asked for a pause: not before the pause is
+//! over.
 //!
-//! A call that has a copy is answered with that, unless the pause is short; one that has none waits
-//! if its deadline allows it, and is told when to come back if not. Nobody is sent only to be
+//! A call with a cached response gets that, unless the pause is short; a call without one waits if
+//! its deadline allows, and otherwise is told when to come back. No attempt is sent only to be
 //! refused once more.
 
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::run::context::Run;
 use crate::time::clock::Moment;
 
 impl<T: Clone> Run<'_, T> {
-    /// Notes what a server that was asked said about when to come back.
+    /// Notes the pause that a server asked for in its failure.
     pub(crate) fn note_pause(&self, tool: &Tool, failure: &Failure) {
         if let Some(asked) = failure.asked_pause() {
             let pause = asked.min(tool.policy.retry.longest_pause);
@@ -20,13 +21,12 @@ impl<T: Clone> Run<'_, T> {
         }
     }
 
-    /// Goes on when no pause is to be kept; waits for its end if `may_wait` and that is the best
-    /// there is.
+    /// Goes on if there is no pause; waits for its end if `may_wait` and there is no better answer.
     #[inline]
     pub(crate) async fn keep_pause(&self, tool: &Tool, may_wait: bool) -> Result<(), Failure> {
         match tool.pause.until() {
             None => Ok(()),
-            // Boxed: a call that is not held up should not carry its timer along.
+            // Boxed: a call that is not held up should not carry the timer.
             Some(until) => Box::pin(self.sit_out(tool, until, may_wait)).await,
         }
     }
@@ -48,12 +48,12 @@ impl<T: Clone> Run<'_, T> {
             }
             self.note_wait();
             tokio::time::sleep(wait).await;
-            // Who came before may have been asked for another one.
+            // An earlier call may have brought a new pause from the server meanwhile.
             until = tool.pause.until().unwrap_or(until);
         }
     }
 
-    /// Those who wait for the same moment do not come back together.
+    /// Jitter, so that calls that wait for the same moment do not return together.
     fn spread(&self, tool: &Tool) -> Duration {
         let backoff = &tool.policy.retry.backoff;
         backoff.delay(1, &self.env().rng).saturating_sub(backoff.nominal(1))

@@ -1,4 +1,4 @@
-//! Decides what each breaker that watches a tool learns from an attempt.
+//! Decides which breakers of a tool learn which result of an attempt.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::model::policy::breaker::BreakerStatus;
 use crate::registry::Tool;
 use crate::run::attempt::{AttemptFailed, AttemptRole};
 
-/// How long a breaker would make the tool wait now.
+/// The longest wait that a breaker of the tool imposes now.
 pub(crate) fn wait(tool: &Tool) -> Option<Duration> {
     let connection = tool.server.connection.as_ref().and_then(Breaker::wait);
     connection.max(tool.breaker.as_ref().and_then(|breaker| breaker.wait()))
@@ -22,21 +22,20 @@ pub(super) fn is_closed(tool: &Tool) -> bool {
         && tool.breaker.as_deref().is_none_or(is_closed)
 }
 
-/// Refuses the tool if a breaker would.
+/// Refuses the tool if one of its breakers would.
 pub(super) fn peek(tool: &Tool) -> Result<(), BreakerRefusal<'_>> {
     tool.server.connection.as_ref().map_or(Ok(()), |breaker| breaker.peek())?;
     tool.breaker.as_ref().map_or(Ok(()), |breaker| breaker.peek())
 }
 
-/// Leave from every breaker that watches a tool. Dropped in silence, none of them concludes
-/// anything.
+/// Permits from every breaker of a tool. Dropped without a report, they decide nothing.
 pub(super) struct BreakerPermits<'a> {
     own: Option<Permit<'a>>,
     connection: Option<Permit<'a>>,
 }
 
 impl<'a> BreakerPermits<'a> {
-    /// A probe is waited for as long as its tool may take, however impatient its caller is.
+    /// The lease of a probe covers the tool's full timeout, however short the caller's own is.
     pub(super) fn take(tool: &'a Tool, limit: Duration) -> Result<Self, BreakerRefusal<'a>> {
         let usual = tool.policy.attempt_timeout.unwrap_or(tool.policy.timeout);
         let lease = limit.max(usual).saturating_add(GRACE);
@@ -50,8 +49,8 @@ impl<'a> BreakerPermits<'a> {
         self.own.iter().chain(&self.connection).for_each(|permit| permit.extend(by));
     }
 
-    /// Tells each breaker what concerns it: a tool's own error concerns the tool's breaker only,
-    /// and the connection's breaker learns only whether the server could be reached.
+    /// Reports the result to each breaker: a tool's own error concerns the tool's breaker only, and
+    /// the connection's breaker learns only whether the server was reached.
     pub(super) fn settle<T>(
         self,
         tool: &Tool,
@@ -61,8 +60,9 @@ impl<'a> BreakerPermits<'a> {
     ) {
         let (own, connection) = match result.as_ref().map_err(|missed| (&missed.0, &missed.1)) {
             Ok(_) => (None, None),
-            // What an operator calls a failure counts for whoever shares the breaker; what we take
-            // for one, for its tool only.
+            // An error that an operator's pattern found counts for every tool that shares the
+            // breaker; an error that the classifier read out of a tool's text counts only if the
+            // breaker is the tool's own.
             Err((failure, Some(words)))
                 if words.is_unmarked || tool.policy.scope == Scope::Tool =>
             {
@@ -72,6 +72,7 @@ impl<'a> BreakerPermits<'a> {
             Err((failure, None)) => (Some(failure.cause.blame()), reached(failure)),
         };
         let incident = result.as_ref().err().and_then(|missed| missed.0.incident);
+        // A probe is not spared on behalf of a batch: its result decides the half-open state.
         let is_probe = self.own.as_ref().is_some_and(Permit::is_probe);
         let own = own.map(|blame| match blame {
             Blame::Server if part == AttemptRole::Again || (!is_probe && is_spared()) => {
@@ -92,7 +93,7 @@ fn settle(permit: Option<Permit<'_>>, blame: Option<Blame>, incident: Option<u64
     }
 }
 
-/// What a failure says about the connection; `None`: the server answered, so it is fine.
+/// The connection's share of the blame; `None`: the server answered, so the connection is fine.
 fn reached(failure: &Failure) -> Option<Blame> {
     match failure.cause {
         Cause::Network => Some(Blame::Server),

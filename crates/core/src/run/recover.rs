@@ -1,11 +1,11 @@
-//! Decides what a caller gets when the tool failed: the first fallback that can answer, labelled as
-//! one.
+//! Decides which answer a client gets when the tool failed: that of the first fallback that can
+//! answer, labelled as a fallback.
 //!
-//! Nothing is tried after a caller's fault or a denial, nor after a write that may have been
-//! executed: that would hide the one thing the caller has to know, or do it twice. Fallbacks that
-//! ask a server pay from its retry budget, and so do steps of the caller's own, wherever they lead:
-//! one budget holds for the whole chain. The time that is left is split evenly among those to come,
-//! so that one that hangs takes no other's share.
+//! No fallback follows a caller's fault or a denial, nor a write that may have been executed: a
+//! fallback would hide the one fact that the client must know, or execute the write twice.
+//! Fallbacks that call a server pay from its retry budget, and so do the caller's own steps,
+//! wherever they lead: one budget holds for the whole chain. The remaining time is split evenly
+//! among the fallbacks to come, so that a hanging one takes no other's share.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -39,7 +39,7 @@ use crate::time::deadline::within;
 pub(super) enum SkippedFallback {
     /// It has nothing to offer now.
     Unavailable,
-    /// The time was up before it began.
+    /// The deadline had passed before it began.
     NoTime,
     /// It was tried and failed.
     Failed(Failure),
@@ -52,8 +52,8 @@ impl From<Failure> for SkippedFallback {
 }
 
 impl<T: Clone> Pipeline<T> {
-    /// Whether the call would be answered with a copy if it failed now: then waiting long for a
-    /// live answer is not worth it.
+    /// Whether a stale cached response would answer the call if it failed now: then a long wait for
+    /// a live answer is not worthwhile.
     pub fn has_copy(&self, tool: &Tool, call: &Call) -> bool {
         self.is_rescued(tool, || self.keys.of_copy(self.keys.of(tool, call), call))
     }
@@ -68,8 +68,8 @@ impl<T: Clone> Pipeline<T> {
 }
 
 impl<T: Clone> Run<'_, T> {
-    /// Walks the tool's fallbacks, then the caller's own steps, until one answers. Else the tool's
-    /// own words are the answer, if it said any.
+    /// Tries the tool's fallbacks, then the caller's own steps, until one answers. Otherwise the
+    /// tool's own error is the answer, if it gave one.
     pub(crate) async fn recover<F>(
         &self,
         failure: Failure,
@@ -90,7 +90,7 @@ impl<T: Clone> Run<'_, T> {
             let later =
                 self.tool.policy.fallback[index + 1..].iter().filter(|later| later.asks()).count();
             self.begin_share(1 + later + own_steps.len());
-            // A server that has answered a write knows best what became of it.
+            // A server that answered a write knows its result, so the write is not queued.
             let is_answered = matches!(fallback, Fallback::Queue) && own_words.is_some();
             let answered = match is_answered || !fallback.mends(&failure) {
                 true => Err(SkippedFallback::Unavailable),
@@ -132,7 +132,7 @@ impl<T: Clone> Run<'_, T> {
         self.end_with(failure, own_words)
     }
 
-    /// The tool's own words where it said any, else the failure in ours.
+    /// The tool's own error if it gave one, else our report of the failure.
     fn end_with(&self, failure: Failure, own_words: Option<OwnWords<T>>) -> Outcome<T> {
         match own_words {
             Some(words) => self.pass_on_error(failure, words),
@@ -140,18 +140,18 @@ impl<T: Clone> Run<'_, T> {
         }
     }
 
-    /// Whether a failure ends the search: no other step can mend it, or none may hide it or do it
-    /// again.
+    /// Whether a failure ends the search: no other step can mend it, or none may hide it or execute
+    /// the call again.
     pub(crate) fn must_be_told(&self, failure: &Failure) -> bool {
         self.must_not_act_again() || !(failure.too_large || failure.cause.allows_fallback())
     }
 
-    /// Whether the call was told that no attempt follows.
+    /// Whether no further attempt is allowed for the call.
     pub(crate) fn is_last(&self) -> bool {
         self.call.control.as_ref().is_some_and(|control| control.is_last())
     }
 
-    /// Whether its client has gone and its server was told to stop.
+    /// Whether the client has gone and the server was told to stop.
     fn was_cancelled(&self) -> bool {
         self.call.control.as_ref().is_some_and(|control| control.is_last() && control.has_left())
     }
@@ -182,11 +182,12 @@ impl<T: Clone> Run<'_, T> {
         {
             return Ok(copy);
         }
-        // A server that named a pause is not asked before it is over; the items of a batch can wait
-        // for that.
+        // A server that asked for a pause gets no call before it is over; the items of a batch can
+        // wait for that.
         let can_wait = matches!(fallback, Fallback::OneByOne(_)) && failure.asked_pause().is_some();
         let must_wait = failure.retry_after.is_some() && !can_wait;
-        // Whoever cancelled a write that was not sent does not want it done later either.
+        // A client that cancelled a write before it was sent does not want it executed later
+        // either.
         let is_over = (fallback.asks() && self.is_last())
             || (*fallback == Fallback::Queue && self.was_cancelled());
         if (hides_its_fate && self.may_have_acted()) || (asks_again && must_wait) || is_over {
@@ -212,7 +213,7 @@ impl<T: Clone> Run<'_, T> {
             }
             Fallback::Alternate { server, tool, map } => {
                 let is_elsewhere = **server != *self.tool.server.name;
-                // A pattern that names a tool for many may fit that tool too.
+                // A pattern that names one alternate for many tools may match that alternate too.
                 let is_other = is_elsewhere || **tool != *self.tool.name;
                 let other = self
                     .pipeline
@@ -239,7 +240,7 @@ impl<T: Clone> Run<'_, T> {
         }
     }
 
-    /// Asks with simpler and simpler queries.
+    /// Calls the tool with ever simpler queries.
     async fn simpler<F>(
         &self,
         argument: Option<&str>,
@@ -264,7 +265,7 @@ impl<T: Clone> Run<'_, T> {
                     );
                     return Ok(served("simplify", note, FallbackBody::Value(value)));
                 }
-                // What ends the search for an answer ends this one too.
+                // A failure that ends the search for an answer ends these queries too.
                 Err(failed) if self.must_be_told(&failed) => return Err(failed.into()),
                 Err(failed) => last = failed.into(),
             }
@@ -290,8 +291,8 @@ impl<T: Clone> Run<'_, T> {
         })
     }
 
-    /// The page before, as this caller saw it last: the server that failed need not be asked for
-    /// it.
+    /// The previous page as this caller saw it last, from the cache: the failed server need not be
+    /// called.
     fn copy_of_previous_page(
         &self,
         argument: Option<&str>,
@@ -314,8 +315,8 @@ impl<T: Clone> Run<'_, T> {
         })
     }
 
-    /// A copy for a client that waits for an identical call, and may give up before that is
-    /// answered.
+    /// A stale cached response for a client that waits for an identical call and may give up before
+    /// the answer.
     pub(crate) fn copy_meanwhile(&self) -> Option<Outcome<T>> {
         let stale = self.pipeline.stale_copy(self.tool, self.copy_key())?;
         let is_allowed = self.tool.policy.fallback.contains(&Fallback::Cached);
@@ -332,18 +333,18 @@ impl<T: Clone> Run<'_, T> {
         is_allowed.then(|| self.serve(served))
     }
 
-    /// Whether the call would be answered with a copy if it failed now.
+    /// Whether a stale cached response would answer the call if it failed now.
     pub(crate) fn has_copy(&self) -> bool {
         self.pipeline.is_rescued(self.tool, || self.copy_key())
     }
 
     async fn queue(&self, failure: &Failure) -> Result<FallbackAnswer<T>, SkippedFallback> {
         let durable = self.pipeline.durable.as_deref().ok_or(SkippedFallback::Unavailable)?;
-        // What stays broken until a person acts would wait for ever.
+        // A failure that lasts until a person acts would keep the write in the queue for ever.
         if failure.disposition != Disposition::Transient {
             return Err(SkippedFallback::Unavailable);
         }
-        // Noted first: also whoever leaves meanwhile may have it queued.
+        // Noted before the queue is called: a call cancelled meanwhile may be queued all the same.
         let is_noted = self.note_queueing();
         let id = match within(self.remaining(), durable.enqueue(self.queued())).await {
             Ok(Ok(id)) => id,
@@ -371,16 +372,16 @@ impl<T: Clone> Run<'_, T> {
         Ok(FallbackAnswer { id: Some(id), ..served("queue", note, FallbackBody::Nothing) })
     }
 
-    /// Nobody knows whether the write is waiting in the store.
+    /// The failure if the write may or may not be in the queue.
     fn lost_in_queue(&self, cause: Cause, words: &str) -> Failure {
         let failure = Failure { sent: Sent::Maybe, ..Failure::local(cause, None, words) };
         self.remember(self.attempts(), self.tool.policy.effect, &failure);
         failure
     }
 
-    /// One attempt of a fallback, paid from the budget of the server it goes to: for good if it
-    /// fails, and in any case if it is load for the server that failed. What was refused here costs
-    /// nothing.
+    /// One attempt of a fallback, paid from the retry budget of the server it goes to. The token is
+    /// spent if the attempt fails, and also on success if it is load on the server that failed. An
+    /// attempt refused in this process costs nothing.
     async fn ask<F>(
         &self,
         tool: &Tool,
@@ -401,7 +402,7 @@ impl<T: Clone> Run<'_, T> {
         answered
     }
 
-    /// The same, paid already.
+    /// As [`Self::ask`], with the token already paid.
     pub(super) async fn ask_paid<F>(
         &self,
         tool: &Tool,
@@ -420,7 +421,8 @@ impl<T: Clone> Run<'_, T> {
         }
     }
 
-    /// A tool's own error is no fallback's answer; whether it acted before it failed is unknown.
+    /// A tool's own error is no answer of a fallback; whether the tool acted before it failed is
+    /// unknown.
     fn tool_error(&self, effect: Effect, words: String) -> Failure {
         let (sent, disposition) = (Sent::Yes, Disposition::Permanent);
         let words = without_credentials(&words);
@@ -442,8 +444,8 @@ impl<T: Clone> Run<'_, T> {
         if self.remaining().is_zero() {
             return Err(SkippedFallback::NoTime);
         }
-        // One budget for the whole chain: a step that works costs nothing, and those that fail are
-        // no more than it bears.
+        // One budget for the whole chain: a step that succeeds costs nothing, and the budget bounds
+        // how many may fail.
         let token = self.tool.server.budget.withdraw().ok_or_else(budget_is_spent)?;
         let value = self.execute(step).await.inspect_err(|_| token.spend())?;
         let short = step.name.strip_prefix(&format!("{}-", self.tool.name)).unwrap_or(&step.name);
@@ -456,7 +458,7 @@ impl<T: Clone> Run<'_, T> {
 
     async fn execute(&self, step: &Step<T>) -> Result<T, Failure> {
         let (number, effect) = (self.count_attempt(), self.tool.policy.effect);
-        // What holds for a write of the tool itself holds for one that is made in its place.
+        // The caller's step stands in for a write of the tool, so the same rules hold for it.
         let written = WriteInProgress::by(self, self.tool);
         let result = match within(self.remaining(), step.execute()).await {
             Ok(result) => result,
@@ -489,7 +491,8 @@ pub(super) fn served<T>(by: &str, note: String, body: FallbackBody<T>) -> Fallba
     FallbackAnswer { by: by.to_owned(), note, age: None, id: None, body }
 }
 
-/// The other tool's arguments: each gets the value that `map` names, or all stay as they are.
+/// The arguments of the alternate tool: each gets the value that `map` names; with an empty map all
+/// stay as they are.
 fn mapped(arguments: &Value, map: &BTreeMap<String, String>) -> Value {
     if map.is_empty() {
         return arguments.clone();

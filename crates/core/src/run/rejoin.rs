@@ -1,5 +1,5 @@
-//! Decides what an identical call gets that meets one the ledger knows: its answer, its turn, or
-//! word that it still runs.
+//! Decides what an identical call gets from the one in the ledger: its answer, its own turn, or a
+//! note that the first still runs.
 
 use std::time::Duration;
 
@@ -14,10 +14,11 @@ use crate::time::deadline::within;
 
 use super::context::Run;
 
-/// A call that is answered with what an identical one came to.
+/// A call that is answered with the outcome of an identical one.
 pub(crate) struct Rejoined<T> {
     pub(crate) outcome: Outcome<T>,
-    /// How long ago that came; `None` if this call was not sent and has an answer of its own.
+    /// How long ago the outcome came; `None` if this call was not sent and has an answer of its
+    /// own.
     pub(crate) age: Option<Duration>,
 }
 
@@ -27,7 +28,7 @@ impl<T: Clone> Ledger<T> {
         self.in_flight.enter(&run.entering(false, false))
     }
 
-    /// A call has met an identical one: it gets what that one comes to, or goes on.
+    /// Resolves a call that has met an identical one: it gets the first call's outcome, or goes on.
     pub(crate) async fn rejoin<'a>(
         &'a self,
         run: &Run<'a, T>,
@@ -54,25 +55,28 @@ impl<T: Clone> Ledger<T> {
                 [following.patience, gives_up].into_iter().flatten().fold(limit, Duration::min);
             match within(patience, following.landed()).await {
                 Ok(Some(outcome)) if following.gets.is_answered() => {
-                    // Those who share a fresh answer have lost nothing, and it is not told.
+                    // Calls that share a fresh answer repeat nothing, so their answer is not marked
+                    // as rejoined.
                     let age = (following.gets == FollowerGets::Answer).then_some(Duration::ZERO);
                     return Err(Box::new(Rejoined { outcome, age }));
                 }
-                // Nothing is sent any more for a client that cancelled: what the first came to is
-                // not for this one to take.
+                // No attempt follows for a client that cancelled, and the first call's outcome is
+                // not meant for this one.
                 Ok(_) if run.is_last() => {
                     let outcome = run.out_of_patience(FollowerGets::Turn);
                     return Err(Box::new(Rejoined { outcome, age: None }));
                 }
-                // It ended, and what it came to is its own: this call is looked at anew.
+                // The first call ended without an answer for others: this call enters the ledger
+                // again.
                 Ok(_) => is_intent |= following.gets == FollowerGets::Turn,
-                // Whoever gave up before does so again.
+                // A client that gave up early before does so again: it gets the cached response in
+                // time.
                 Err(_) if gives_up.is_some() => {
                     if let Some(outcome) = run.copy_meanwhile() {
                         return Err(Box::new(Rejoined { outcome, age: None }));
                     }
                 }
-                // That the first's client has gone may be known only now.
+                // Only now may the ledger learn that the first call's client has gone.
                 Err(_) if patience < limit && following.gets == FollowerGets::Turn => {
                     is_second = true
                 }
@@ -88,7 +92,7 @@ impl<T: Clone> Ledger<T> {
         }
     }
 
-    /// Enters a read whose answer others of the same caller may share while it is asked for.
+    /// Enters a read whose answer concurrent identical calls of the same caller may share.
     pub(crate) fn share<'a>(&'a self, run: &Run<'a, T>) -> Result<Leading<'a, T>, Following<T>> {
         match self.in_flight.enter(&run.entering(false, false)) {
             Entered::Lead(lead) => Ok(Some(lead)),
@@ -114,7 +118,7 @@ impl<T: Clone> Run<'_, T> {
         }
     }
 
-    /// The identical call was answered, and that answer is not to be had any more.
+    /// Refuses the call: the identical call was answered, and its answer is no longer available.
     fn answered_before(&self, age: Duration) -> Failure {
         let words =
             format!("the same call was executed {} ago, and its answer is gone", about(age));
@@ -122,7 +126,7 @@ impl<T: Clone> Run<'_, T> {
         Failure { sent: Sent::Yes, ..self.refuse(Cause::Uncertain, Some(left), words) }
     }
 
-    /// The identical call took longer than this one can wait.
+    /// The outcome if the identical call outlasts this call's deadline.
     fn out_of_patience(&self, gets: FollowerGets) -> Outcome<T> {
         if gets.is_answered() {
             return self.still_running();
@@ -131,17 +135,17 @@ impl<T: Clone> Run<'_, T> {
         self.fail(Failure { sent: Sent::Never, ..self.refuse(Cause::Overloaded, None, words) })
     }
 
-    /// The call ended: tells those who wait for it, and keeps its answer until it was delivered.
+    /// Ends the lead: tells the followers, and keeps the answer until it is delivered.
     pub(crate) fn land(&self, leading: Leading<'_, T>, outcome: &Outcome<T>) {
         let Some(lead) = leading else { return };
         let is_whole = match outcome {
-            // A question back to the client is this caller's own.
+            // A question back to the client belongs to this call alone.
             Outcome::Live(value) => (self.pipeline.is_complete)(value),
             Outcome::Served(_) | Outcome::ToolError(_) | Outcome::Failed(_) => true,
         };
         let shared = Some(outcome).filter(|_| is_whole && !self.is_own_affair());
-        // A failure is no answer to keep: whether it may have been executed is remembered in any
-        // case.
+        // A failure is not kept as an answer: `uncertain` remembers in any case that the call may
+        // have been executed.
         let kept = match outcome {
             _ if self.call.rejoin.is_none() => EndedCall::Nothing,
             Outcome::Failed(_) => EndedCall::Nothing,

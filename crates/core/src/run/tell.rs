@@ -1,4 +1,4 @@
-//! Decides what is told of a call that ended: a report if it failed, an event in any case.
+//! Decides how the end of a call is reported: a report if it failed, an event in any case.
 
 use std::time::Duration;
 
@@ -22,13 +22,13 @@ use crate::run::rejoin::Rejoined;
 use crate::time::clock::millis;
 
 impl<T> Pipeline<T> {
-    /// What is told of a call that takes longer than its client waits, and runs on.
+    /// The report for a call that outlasts its client's patience and runs on.
     pub fn still_running(&self, tool: &Tool, call: &Call) -> FailureReport {
         still_running(format!("{}{}", call.prefix, tool.name), &tool.server.name)
     }
 }
 
-/// What is told of a call that takes longer than its client waits, and runs on.
+/// The report for a call that outlasts its client's patience and runs on.
 fn still_running(tool: String, server: &str) -> FailureReport {
     let note = format!(
         "{tool} is still running on {server}. Its result is kept: the identical call, made again, waits for it and does not execute it a second time."
@@ -49,7 +49,7 @@ fn still_running(tool: String, server: &str) -> FailureReport {
     }
 }
 
-/// Who shares the breaker that refuses a tool: its server's connection has one too.
+/// The scope of the breaker that refuses a tool: its own, or its server's connection.
 fn open_breaker(tool: &Tool) -> Scope {
     let is_cut_off =
         tool.server.connection.as_ref().is_some_and(|breaker| breaker.wait().is_some());
@@ -57,7 +57,7 @@ fn open_breaker(tool: &Tool) -> Scope {
 }
 
 impl<T: Clone> Run<'_, T> {
-    /// Puts a failure into words.
+    /// Turns a failure into a report.
     pub(crate) fn fail(&self, failure: Failure) -> Outcome<T> {
         if failure.cause == Cause::CircuitOpen {
             self.emit(|server, tool| Event::Degraded { server, tool });
@@ -65,7 +65,7 @@ impl<T: Clone> Run<'_, T> {
         Outcome::Failed(Box::new(self.report(failure)))
     }
 
-    /// Passes a tool's own error on, with what it means.
+    /// Passes a tool's own error on, with its classification.
     pub(crate) fn pass_on_error(&self, failure: Failure, words: OwnWords<T>) -> Outcome<T> {
         let report = self.report(failure);
         Outcome::ToolError(Box::new(ToolError {
@@ -77,7 +77,7 @@ impl<T: Clone> Run<'_, T> {
 
     fn report(&self, mut failure: Failure) -> FailureReport {
         let tool = self.tool;
-        // A breaker that opened on the way tells when the same call makes sense again.
+        // A breaker that opened on the way knows when the same call makes sense again.
         if failure.retry_after.is_none() && failure.disposition == Disposition::Transient {
             failure.retry_after = wait(tool);
         }
@@ -107,7 +107,7 @@ impl<T: Clone> Run<'_, T> {
             code: ErrorCode::of(failure.cause),
             message: situation.plain(),
             classic: situation.classic(),
-            // Who must not repeat the call is not told when.
+            // No `retry_after` for an error after which the client must not repeat the call.
             retry_after: failure
                 .retry_after
                 .filter(|_| ErrorCode::of(failure.cause).is_retryable()),
@@ -128,7 +128,7 @@ impl<T: Clone> Run<'_, T> {
     }
 
     /// How often this very call has failed, this time included. A call that only has to wait is no
-    /// loop: repeating it later is just what it was told to do. Nor is one that its client left.
+    /// loop: the client was told to repeat it later. Nor is a call that its client cancelled.
     fn repeats(&self, failure: &Failure) -> u32 {
         let (loops, policy) = (&self.pipeline.gatekeeper.ledger.loops, &self.tool.policy.loops);
         match failure.cause {
@@ -176,19 +176,19 @@ impl<T: Clone> Run<'_, T> {
         }
     }
 
-    /// The call was answered with what an identical one came to, and was not sent.
+    /// Finishes a call that was answered with the outcome of an identical one and was not sent.
     pub(crate) fn finish_rejoined(&self, rejoined: Rejoined<T>) -> Answer<T> {
         let answer = self.finish(rejoined.outcome, Vec::new());
         Answer { rejoined: rejoined.age, ..answer }
     }
 
-    /// The identical call still runs, and its client cannot wait any longer.
+    /// The outcome for a client that cannot wait any longer while the identical call still runs.
     pub(crate) fn still_running(&self) -> Outcome<T> {
         Outcome::Failed(Box::new(still_running(self.shown_name(), &self.tool.server.name)))
     }
 
-    /// What this ending means for writes whose fate is not known: one more, or a look at what
-    /// became of others.
+    /// Updates the uncertain writes: this call may be a new one, or a read that checks earlier
+    /// ones.
     fn learn(&self, outcome: &Outcome<T>) {
         let uncertain = &self.pipeline.gatekeeper.ledger.uncertain;
         match outcome {
@@ -199,12 +199,12 @@ impl<T: Clone> Run<'_, T> {
                 }
             }
             Outcome::Served(_) | Outcome::Failed(_) => self.note_uncertain(),
-            // The server has answered: whoever asks again has read what became of it.
+            // The server has answered: a client that repeats the call has read the result.
             Outcome::ToolError(_) => {}
         }
     }
 
-    /// The warning about a tool that failed: in another form if it has no fallback.
+    /// The warning about a tool that failed; it has another form if the tool has no fallback.
     pub(crate) fn first_warning(&self, failure: &Failure) -> String {
         match failure.retry_after {
             Some(wait)

@@ -1,4 +1,4 @@
-//! Decides what time it is: the one clock that every policy reads.
+//! Decides the present time: the one clock that every policy reads.
 //!
 //! Time is monotonic and injected. A [`Moment`] is a count of nanoseconds since its clock began, so
 //! moments of different clocks must not be mixed; clones of one clock agree.
@@ -79,13 +79,13 @@ impl Clock {
     }
 
     /// Follows the system's clock, read once a millisecond; in between the CPU's counter tells the
-    /// time, which takes 10 ns instead of 25. Right within two microseconds, and within a
+    /// time, which takes 10 ns instead of 25. It is right within two microseconds, and within a
     /// millisecond where the counter misbehaves. It does not follow a paused tokio clock.
     pub fn fast() -> Self {
         Self(ClockSource::Fast(Arc::new(FastClock::new())))
     }
 
-    /// Moves only when [`Clock::advance`] is called; for tests of pieces that never wait.
+    /// Moves only when [`Clock::advance`] is called; for tests of code that never waits.
     pub fn manual() -> Self {
         Self(ClockSource::Manual(Arc::new(AtomicU64::new(0))))
     }
@@ -100,7 +100,7 @@ impl Clock {
         }
     }
 
-    /// Moves a manual clock forward; the other clocks move by themselves and ignore it.
+    /// Moves a manual clock forward; the other clocks move by themselves and ignore the call.
     pub fn advance(&self, by: Duration) {
         if let ClockSource::Manual(now) = &self.0 {
             now.fetch_add(nanos(by), Ordering::Relaxed);
@@ -116,13 +116,13 @@ impl Default for Clock {
     }
 }
 
-/// The system's clock, and the counter that tells the time between two readings of it.
+/// The system's clock, and the CPU counter that tells the time between two readings of it.
 #[derive(Debug)]
 pub(super) struct FastClock {
     anchor: Anchor,
     counter: quanta::Clock,
     pub(super) began: Instant,
-    /// Held by the one who reads the system's clock.
+    /// Held by the thread that reads the system's clock.
     reading: Mutex<()>,
 }
 
@@ -144,7 +144,8 @@ impl FastClock {
         let reading = self.reading.try_lock();
         let before = self.counter.raw();
         let now = nanos(self.began.elapsed());
-        // Who comes while another reads takes the system's word for itself alone.
+        // While another thread sets the anchor, this one uses its own reading of the system's clock
+        // and leaves the anchor alone: `Anchor::set` allows one writer.
         if reading.is_ok() {
             self.anchor.set(before, now, self.counter.raw());
         }
@@ -153,17 +154,19 @@ impl FastClock {
 }
 
 /// Whether tokio was built so that its time can be paused (its feature `test-util`): `pause` below
-/// is tokio's if there is one, and otherwise ours.
+/// is tokio's function if tokio has it, and otherwise the one in this file.
 #[allow(unused_imports, clippy::wildcard_imports, reason = "finds what may not be there")]
 fn tokio_can_pause() -> bool {
     fn gives<R: 'static>(_: fn() -> R) -> TypeId {
         TypeId::of::<R>()
     }
+    // The glob import of this block shadows the `pause` of the module if tokio has one; if not, the
+    // name resolves to the one in this file.
     use tokio::time::*;
     gives(pause) == TypeId::of::<()>()
 }
 
-/// Stands where tokio's is not.
+/// The return type of the stand-in for `tokio::time::pause`.
 struct NoPause;
 
 #[allow(dead_code, reason = "used where tokio has none")]

@@ -1,33 +1,33 @@
 //! Decides the time between two readings of the system's clock: by the CPU's counter, for a
 //! millisecond at most.
 //!
-//! A reading of the counter takes a third of the time that a reading of the system's clock does.
-//! But its rate is known only roughly, and it may leap where the system knows better: after a
-//! sleep, on another core, under another host. So it only ever measures what has passed since the
-//! system's clock was read last; whatever it shows, it is believed for a millisecond.
+//! Reading the counter takes a third of the time that reading the system's clock takes. But its
+//! rate is known only roughly, and it may leap where the system's clock does not: after a sleep, on
+//! another core, under another host. So it only measures the time since the last reading of the
+//! system's clock, and is trusted for a millisecond after it.
 
 use super::atomic::{AtomicU64, Ordering};
 
-/// How long the counter is believed.
+/// How many nanoseconds the counter is trusted after a reading.
 const BELIEVED: u64 = 1_000_000;
 
-/// What one count is worth, and what was read last.
+/// The value of one count, and the last reading of the system's clock.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Anchor {
-    /// Nanoseconds in 2^32 counts: a thousandth too few, so that the next reading of the system's
-    /// clock turns no time back that was counted.
+    /// Nanoseconds in 2^32 counts, lowered by a thousandth: the counter then runs slow, and the
+    /// next reading of the system's clock never turns time back.
     worth: u64,
-    /// Counts that are believed after a reading.
+    /// How many counts the counter is trusted after a reading.
     window: u64,
-    /// The count from which on it is not believed any more.
+    /// The count from which on the last reading no longer holds.
     until: AtomicU64,
-    /// What to add to the counted time.
+    /// The nanoseconds to add to the counted time.
     ahead: AtomicU64,
 }
 
 impl Anchor {
-    /// Of a counter with so many nanoseconds in 2^32 counts. Nothing is believed yet.
+    /// The anchor of a counter with so many nanoseconds in 2^32 counts. It has no reading yet.
     pub(crate) fn new(worth: u64) -> Self {
         let window = (u128::from(BELIEVED) << 32) / u128::from(worth.max(1));
         Self {
@@ -38,23 +38,24 @@ impl Anchor {
         }
     }
 
-    /// The time in nanoseconds when the counter shows `count`, if that can be told from the last
-    /// reading.
+    /// The time in nanoseconds at `count`, if the last reading still holds.
     #[inline]
     pub(crate) fn nanos(&self, count: u64) -> Option<u64> {
-        // Acquired first: what is to be added is then at least as new.
+        // Acquire, and loaded first: `ahead` is then at least as new as `until`.
         let left = self.until.load(Ordering::Acquire).wrapping_sub(count);
         let is_believed = left.wrapping_sub(1) < self.window;
         is_believed.then(|| self.ahead.load(Ordering::Relaxed).wrapping_add(self.counted(count)))
     }
 
-    /// The system's clock showed `nanos` when the counter had shown `before` and not yet `after`.
-    /// Only one at a time may tell.
+    /// Notes that the system's clock showed `nanos` between the counts `before` and `after`. Only
+    /// one thread at a time may call this.
     pub(crate) fn set(&self, before: u64, nanos: u64, after: u64) {
-        // Who was interrupted meanwhile does not know when it was.
+        // A thread that was interrupted between the readings does not know when the clock was read.
         if after.wrapping_sub(before) > self.window / 1024 {
             return;
         }
+        // `ahead` before `until`, with Release: a reader that trusts the new window sees its
+        // offset.
         self.ahead.store(nanos.wrapping_sub(self.counted(after)), Ordering::Relaxed);
         self.until.store(after.wrapping_add(self.window), Ordering::Release);
     }

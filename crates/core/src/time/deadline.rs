@@ -1,4 +1,4 @@
-//! Decides when waiting ends: the call's deadline, seen by everything that runs under it.
+//! Decides when waiting ends: the call's deadline, which everything under it sees.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -11,14 +11,14 @@ use tokio::time::{Sleep, sleep};
 
 use crate::time::clock::{Clock, Moment};
 
-/// The time was up.
+/// The time limit was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("deadline exceeded")]
 pub struct Elapsed;
 
-/// Runs `work` for at most `limit`, which [`Duration::MAX`] is none of. Work that is ready at once
-/// never touches a timer. When the time is up, `work` is dropped: what it already sent must be
-/// cancelled by its own drop.
+/// Runs `work` for at most `limit`; [`Duration::MAX`] means no limit. Work that is ready at once
+/// never touches a timer. When the limit is reached, `work` is dropped: its own `Drop` must cancel
+/// requests that it has sent.
 ///
 /// ```
 /// # use seawall::{Elapsed, within};
@@ -38,7 +38,7 @@ pub fn within<F: Future>(
 }
 
 pin_project! {
-    /// Work, and the timer that is set when it has to wait for the first time.
+    /// The work, and a timer that is set when the work has to wait for the first time.
     #[must_use = "futures do nothing unless polled"]
     struct Within<F> {
         #[pin]
@@ -62,7 +62,7 @@ impl<F: Future> Future for Within<F> {
     }
 }
 
-/// Kept out of the way of work that is ready at once.
+/// Not inlined, so that work that is ready at once does not pay for it.
 #[inline(never)]
 fn is_over(
     mut timer: Pin<&mut Option<Sleep>>,
@@ -70,8 +70,8 @@ fn is_over(
     context: &mut Context<'_>,
 ) -> Poll<()> {
     if let Some(timer) = timer.as_mut().as_pin_mut() {
-        // Unconstrained: work that uses up its task's turn each time must not keep the timer from
-        // being asked.
+        // Unconstrained: work that uses up the task's cooperative budget on every poll must not
+        // keep the timer from being polled.
         return pin!(unconstrained(timer)).poll(context);
     }
     if limit == Duration::MAX {
@@ -81,7 +81,7 @@ fn is_over(
     timer.as_pin_mut().map_or(Poll::Pending, |timer| timer.poll(context))
 }
 
-/// A moment by which a call has to be answered.
+/// The moment by which a call has to be answered.
 ///
 /// ```
 /// # use seawall::{Clock, Deadline};
@@ -99,34 +99,34 @@ impl Deadline {
     /// No limit.
     pub const NEVER: Deadline = Deadline(None);
 
-    /// `limit` from `now`.
+    /// A deadline `limit` after `now`.
     pub fn after(now: Moment, limit: Duration) -> Self {
         Self(Some(now.plus(limit)))
     }
 
-    /// At `end`.
+    /// A deadline at `end`.
     pub(crate) fn at(end: Moment) -> Self {
         Self(Some(end))
     }
 
-    /// The end of the share of the time that one of `ways` to an answer gets now, so that each of
-    /// them has one.
+    /// The deadline of one of `ways` to an answer that starts now: each gets an even share of the
+    /// time.
     pub(crate) fn share(self, ways: usize, now: Moment) -> Self {
         let ways = u32::try_from(ways).unwrap_or(u32::MAX).max(1);
         Self(self.0.map(|end| now.plus(end.since(now) / ways)))
     }
 
-    /// What is left; [`Duration::MAX`] when there is no limit.
+    /// The remaining time; [`Duration::MAX`] without a limit.
     pub fn remaining(self, clock: &Clock) -> Duration {
         self.0.map_or(Duration::MAX, |end| end.since(clock.now()))
     }
 
-    /// What is left at `now`.
+    /// The remaining time at `now`.
     pub(crate) fn remaining_at(self, now: Moment) -> Duration {
         self.0.map_or(Duration::MAX, |end| end.since(now))
     }
 
-    /// Whether something that takes `wait` would still leave time for an attempt.
+    /// Whether a pause of `wait` would still leave time for an attempt.
     pub fn allows(self, wait: Duration, clock: &Clock) -> bool {
         self.0.is_none() || wait < self.remaining(clock)
     }
@@ -155,7 +155,7 @@ mod tests {
                 receiver.recv().await;
             }
         };
-        // Time passes whenever the busy work is made to yield; far more of it than it may take.
+        // Time passes whenever the busy work is made to yield, far more than its limit.
         let clock = async {
             for _ in 0..100 {
                 tokio::time::advance(Duration::from_millis(100)).await;

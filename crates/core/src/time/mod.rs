@@ -1,4 +1,4 @@
-//! Decides what time it is, and how long something may take.
+//! Decides the present time and how long a call may take: clocks and deadlines.
 
 pub(crate) mod clock;
 mod counter;

@@ -1,8 +1,8 @@
-//! Decides how a moment of the day is written: `2026-11-16T20:02:53.120Z`.
+//! Decides how a time of day is written: `2026-11-16T20:02:53.120Z`.
 
 use std::time::SystemTime;
 
-/// The moment in UTC, by ISO 8601; what lies before 1970 is shown as its beginning.
+/// The time in UTC, as ISO 8601; a time before 1970 is shown as the start of 1970.
 pub fn iso(at: SystemTime) -> String {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let (days, seconds) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
@@ -14,8 +14,8 @@ pub fn iso(at: SystemTime) -> String {
     )
 }
 
-/// The day that lies so many days after the first of 1970. Years begin in March here, so that leap
-/// days end them.
+/// Year, month and day of a count of days since 1 January 1970. Years begin in March here, so that
+/// a leap day is the last day of its year.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);

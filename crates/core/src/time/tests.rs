@@ -1,11 +1,11 @@
-//! What the fast clock tells; it is apart from its sources because loom compiles those too.
+//! Tests of the fast clock, apart from its sources because loom compiles those too.
 
 use std::time::Duration;
 
 use super::clock::{FastClock, nanos};
 use super::counter::Anchor;
 
-/// Four counts a nanosecond.
+/// A counter with four counts per nanosecond.
 fn anchor() -> Anchor {
     Anchor::new(1 << 30)
 }

@@ -1,7 +1,8 @@
-//! Who may read and who may change: whoever shows the token, and on loopback everybody may read.
+//! Decides who may read and who may change: requests with the token may do both, and on loopback
+//! every request may read.
 //!
-//! What is shown is not compared itself but its hash under a key that nobody knows, so that how
-//! long the comparison takes tells nothing about the token.
+//! The tokens themselves are never compared, but their hashes under a random key: the time of a
+//! comparison tells nothing about the token.
 
 use std::hash::Hasher;
 use std::io;
@@ -16,17 +17,17 @@ use super::token_guesses::{GUESS_WAIT, TokenGuess, TokenGuesses};
 use crate::admin::errors::{AdminRefusal, WRONG_TOKEN};
 use crate::config::AdminConfig;
 
-/// Whether somebody may.
+/// Whether a request may proceed.
 pub(super) type AccessDecision = Result<(), AccessDenied>;
 
-/// Why somebody may not.
+/// Why a request is denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AccessDenied {
-    /// Nothing was shown.
+    /// The request carries no token.
     NoKey,
-    /// Something else was shown.
+    /// The request carries a wrong token.
     WrongKey,
-    /// There is nothing that could be shown.
+    /// The gateway has no token, so no request may change anything.
     NoToken,
 }
 
@@ -52,7 +53,7 @@ impl AccessDenied {
     }
 }
 
-/// Who may.
+/// Decides by the token and the listener's address.
 #[derive(Debug)]
 pub(super) struct AdminAccess {
     key: [u8; 16],
@@ -75,12 +76,12 @@ impl AdminAccess {
         Ok(access)
     }
 
-    /// Whether these headers may read.
+    /// Whether a request with these headers may read.
     pub(super) fn read(&self, headers: &HeaderMap) -> AccessDecision {
         if self.is_local { Ok(()) } else { self.change(headers) }
     }
 
-    /// Whether these headers may change something.
+    /// Whether a request with these headers may change something.
     pub(super) fn change(&self, headers: &HeaderMap) -> AccessDecision {
         let Some(token) = self.token else { return Err(AccessDenied::NoToken) };
         let mut shown = keys(headers).peekable();
@@ -90,8 +91,8 @@ impl AdminAccess {
         if shown.any(|key| self.hash(key) == token) { Ok(()) } else { Err(AccessDenied::WrongKey) }
     }
 
-    /// The answer, after a while if its sender keeps showing wrong tokens. Whoever shows the right
-    /// one never waits.
+    /// Delays the answer to a peer that keeps sending wrong tokens. A request with the right token
+    /// never waits.
     pub(super) async fn slowed(&self, peer: IpAddr, answer: AdminResponse) -> AdminResponse {
         if answer.extensions().get() != Some(&AccessDenied::WrongKey) {
             return answer;
@@ -121,7 +122,7 @@ impl AdminAccess {
     }
 }
 
-/// What is shown, in either header.
+/// The tokens in the headers `Authorization: Bearer` and `X-API-Key`.
 fn keys(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
     let bearer = |value: &'_ HeaderValue| -> Option<usize> {
         let (scheme, _) = value.to_str().ok()?.split_once(' ')?;

@@ -1,4 +1,4 @@
-//! What an operator sends along: a small JSON object, or nothing.
+//! The body of an admin request: a small JSON object, or nothing.
 
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
@@ -13,14 +13,14 @@ use super::respond::{self, AdminResponse};
 use crate::frontend::body::throw_away;
 use crate::protocol::limits;
 
-/// How a breaker is to be.
+/// The body that forces a breaker's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ForcedState {
     pub(super) state: BreakerWish,
 }
 
-/// What an operator wants of a breaker.
+/// The state that an operator wants for a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum BreakerWish {
@@ -29,7 +29,8 @@ pub(super) enum BreakerWish {
     Auto,
 }
 
-/// Reads a body as `T`; `allowed` says what it may be. No body at all is an empty object.
+/// Reads a body as `T`; the error quotes `allowed`, the valid bodies. An empty body counts as an
+/// empty object.
 pub(super) async fn read<T: DeserializeOwned>(
     body: impl Body<Data = Bytes> + Unpin,
     allowed: &str,
@@ -39,7 +40,8 @@ pub(super) async fn read<T: DeserializeOwned>(
     let wrong = |_| {
         Box::new(respond::error(StatusCode::BAD_REQUEST, &format!("the body must be {allowed}")))
     };
-    // A list in the order of the fields would be taken for an object too.
+    // Parsed as an object first: serde would also take an array with the fields in order for a
+    // struct.
     let object: Map<String, Value> = serde_json::from_slice(json).map_err(wrong)?;
     serde_json::from_value(Value::Object(object)).map_err(wrong)
 }
@@ -49,6 +51,7 @@ async fn whole(
 ) -> Result<Bytes, (StatusCode, &'static str)> {
     const TOO_LARGE: (StatusCode, &str) =
         (StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than anything that is asked for here");
+    // One deadline for the whole body: a client that sends it byte by byte gains no time.
     let until = Instant::now() + limits::HEADER_TIME;
     if body.size_hint().lower() > limits::ADMIN_BODY as u64 {
         throw_away(body).await;

@@ -1,4 +1,5 @@
-//! The breakers as an operator sees them, and how one is closed, held open or left out by hand.
+//! The circuit breakers as an operator sees them; an operator can reset one, force it open or
+//! disable it.
 
 use http::StatusCode;
 use hyper::body::Incoming;
@@ -15,7 +16,7 @@ use crate::protocol::limits;
 use crate::runtime::log;
 use crate::runtime::plural::counted;
 
-/// All breakers, and the sums of what happened.
+/// All breakers, and the sums of all counters.
 pub(super) fn list(policies: &PolicyRegistry, telemetry: &Telemetry) -> AdminResponse {
     let (mut states, mut details) = (Map::new(), Map::new());
     for (name, entry) in breakers::all(policies) {
@@ -33,7 +34,7 @@ pub(super) fn list(policies: &PolicyRegistry, telemetry: &Telemetry) -> AdminRes
 
 fn detail(breaker: &Breaker, server: &str) -> Value {
     let snapshot = breaker.snapshot();
-    // No time closes what an operator holds open.
+    // A breaker that an operator holds open does not close with time.
     let is_open = snapshot.mode == BreakerMode::Auto && snapshot.status == BreakerStatus::Open;
     let remaining = snapshot.remaining.filter(|_| is_open);
     json!({
@@ -62,7 +63,7 @@ pub(super) fn reset(policies: &PolicyRegistry, tool: &str) -> AdminResponse {
     respond::json(StatusCode::OK, &json!({"status": "reset", "tool": tool}))
 }
 
-/// Holds a breaker open, lets every call pass it, or lets it decide again, as the body says.
+/// Forces a breaker open, disables it, or lets it decide again, as the body says.
 pub(super) async fn force(policies: &PolicyRegistry, tool: &str, body: Incoming) -> AdminResponse {
     let allowed = r#"{"state": "open"}, {"state": "closed"} or {"state": "auto"}"#;
     let wanted = match body::read(body, allowed).await {
@@ -94,7 +95,7 @@ pub(super) async fn force(policies: &PolicyRegistry, tool: &str, body: Incoming)
     )
 }
 
-/// Whom a switch concerns beside the tool that was named.
+/// The other tools that a forced breaker concerns, for the log.
 fn shared(BreakerScope { scope, tools }: &BreakerScope) -> String {
     let by = match scope {
         Scope::Tool => return String::new(),

@@ -1,19 +1,18 @@
-//! Why the admin API answers 403, as both sides of it write it: each reason has another way
-//! out.
+//! Why the admin API answers 403, shared by server and client: each reason has a different remedy.
 
 use serde::{Deserialize, Serialize};
 
-/// What is said of a wrong token, and nothing else: these words are older than the reasons.
+/// The whole text for a wrong token; it is older than [`AdminRefusal`].
 pub(crate) const WRONG_TOKEN: &str = "Invalid API key";
 
-/// What about a request is not let in.
+/// The part of a request that is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum AdminRefusal {
-    /// The name it was sent to.
+    /// The `Host` of the request.
     Host,
-    /// The page it comes from.
+    /// The `Origin` of the request: the web page that sent it.
     Origin,
-    /// It wants to change something where there is no token.
+    /// The request would change something, but the gateway has no token.
     NoToken,
 }

@@ -1,5 +1,4 @@
-//! The events as they happen, for operators who read along: the last ones first, then each as it
-//! comes.
+//! Streams events to operators as they happen: first the recorded ones, then each new event.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -26,7 +25,7 @@ use crate::admin::telemetry::ring::{EventKind, RecordedEvent, RingReader};
 use crate::admin::telemetry::tell;
 use crate::protocol::{limits, sse};
 
-/// Begins to tell.
+/// Begins an event stream.
 pub(super) fn stream(admin: &Arc<AdminServer>, request: &Parts) -> AdminResponse {
     let reading = match EventReader::begin(admin, request) {
         Ok(reading) => reading,
@@ -46,24 +45,25 @@ pub(super) fn stream(admin: &Arc<AdminServer>, request: &Parts) -> AdminResponse
     answer
 }
 
-/// One who reads along.
+/// One reader of the event stream.
 struct EventReader {
     admin: Arc<AdminServer>,
     reader: RingReader,
     wanted: EventFilter,
-    /// What was there before, and was not told yet.
+    /// Recorded events that were not sent yet.
     first: VecDeque<Bytes>,
     _place: OwnedSemaphorePermit,
 }
 
-/// Which events somebody wants.
+/// The events that a reader wants.
 struct EventFilter {
     tool: Option<String>,
     class: Option<String>,
 }
 
 impl EventFilter {
-    /// Classes are asked for in either case; what was missed concerns everybody.
+    /// Whether an event passes the filter. Classes match in any case; a gap of missed events
+    /// concerns every reader.
     fn is(&self, told: &Value) -> bool {
         let is_tool = self.tool.as_ref().is_none_or(|tool| told["tool"] == **tool);
         let is_class = |class: &String| {
@@ -103,12 +103,13 @@ impl EventReader {
         Ok(reading)
     }
 
-    /// The next piece of the stream; nothing when the gateway goes down.
+    /// The next piece of the stream; `None` when the gateway shuts down.
     async fn next(&mut self) -> Option<Bytes> {
         if let Some(first) = self.first.pop_front() {
             return Some(first);
         }
         let admin = Arc::clone(&self.admin);
+        // One deadline for the loop: events that the filter drops do not postpone the keep-alive.
         let alive = Instant::now() + limits::KEEP_ALIVE;
         loop {
             tokio::select! {
@@ -123,7 +124,7 @@ impl EventReader {
         }
     }
 
-    /// What is told of an event, if it is wanted.
+    /// An event as the stream sends it, if the filter wants it.
     fn event(&self, RecordedEvent { number, at, what }: &RecordedEvent) -> Option<Bytes> {
         let told = match what {
             EventKind::Event(event) => tell::told(event, &self.admin.gateway.all().policies)?,
@@ -147,7 +148,7 @@ impl EventReader {
 }
 
 impl AdminServer {
-    /// The number in an id that was given in this life of the gateway.
+    /// The number in an event id of this run of the gateway.
     fn number(&self, id: &str) -> Option<u64> {
         let (life, number) = id.split_once('-')?;
         number.parse().ok().filter(|_| life == self.life)

@@ -1,4 +1,4 @@
-//! Whether the process is alive, and whether it is fit to be sent clients.
+//! Health checks: whether the process is alive, and whether it is ready for clients.
 
 use http::StatusCode;
 use serde_json::json;
@@ -6,13 +6,13 @@ use serde_json::json;
 use super::respond::{self, AdminResponse};
 use crate::gateway::Gateway;
 
-/// Whoever can answer is alive.
+/// Liveness: a process that answers is alive.
 pub(super) fn alive() -> AdminResponse {
     respond::json(StatusCode::OK, &json!({"status": "ok"}))
 }
 
-/// Ready: every required server is loaded, and the gateway does not go down. Names are for those
-/// who may read.
+/// Readiness: every required server is loaded, and the gateway is not shutting down. Only readers
+/// with access see the names of missing servers.
 pub(super) fn ready(gateway: &Gateway, shows_names: bool) -> AdminResponse {
     if gateway.lifecycle.draining.is_cancelled() {
         return respond::json(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "draining"}));

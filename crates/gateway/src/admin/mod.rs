@@ -1,8 +1,8 @@
-//! The admin API: what is asked of a running gateway, by whom, and what it answers.
+//! The admin API: which requests of operators a running gateway answers, and who may make them.
 //!
-//! `access` says who may, `breakers`, `servers`, `queue`, `events`, `policy` and `health` what they
-//! get, `respond` how it is written. It is a listener of its own, with the guard and the limits of
-//! the one for clients.
+//! `access` decides who may read and change; `breakers`, `servers`, `queue`, `events`, `policy` and
+//! `health` build the answers; `respond` writes them. The API has a listener of its own, with the
+//! same guard and limits as the listener for clients.
 
 mod access;
 mod body;
@@ -40,20 +40,20 @@ use crate::gateway::Gateway;
 use crate::protocol::limits;
 use crate::runtime::random;
 
-/// A listener for operators.
+/// The listener for operators.
 pub(crate) struct AdminListener {
     admin: Arc<AdminServer>,
     tcp: TcpListener,
 }
 
 impl AdminListener {
-    /// Binds where the configuration says, and counts from now on; nothing if it does not say
-    /// where.
+    /// Binds to the configured address, and starts to count events; `None` if the configuration has
+    /// no `[admin]`.
     pub(crate) async fn bind(gateway: &Arc<Gateway>, config: &Config) -> io::Result<Option<Self>> {
         let Some(admin) = &config.admin else { return Ok(None) };
         let tcp = TcpListener::bind(admin.listen).await?;
         let mut hosts = config.allowed_hosts.clone();
-        // Whoever asks by address was not misled by a name.
+        // A request by IP address cannot come from DNS rebinding, which needs a name.
         hosts.extend(
             Some(admin.listen.ip()).filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string()),
         );
@@ -67,12 +67,12 @@ impl AdminListener {
         Ok(Some(Self { admin: Arc::new(admin), tcp }))
     }
 
-    /// The address it listens on.
+    /// The address of the listener.
     pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         self.tcp.local_addr()
     }
 
-    /// Serves while the gateway does, and while it drains: whoever watches it must see that.
+    /// Serves while the gateway runs and while it drains: monitoring must see the draining state.
     pub(crate) async fn serve(self) {
         let lifecycle = Arc::clone(&self.admin.gateway.lifecycle);
         let places = ConnectionLimit::new(limits::ADMIN_CONNECTIONS);
@@ -85,15 +85,15 @@ impl AdminListener {
     }
 }
 
-/// What every connection of the listener shares.
+/// The state that all connections of the listener share.
 struct AdminServer {
     gateway: Arc<Gateway>,
     telemetry: Arc<Telemetry>,
     guard: OriginGuard,
     access: AdminAccess,
-    /// Places for those who read events as they happen.
+    /// Permits for readers of the event stream.
     readers: Arc<Semaphore>,
-    /// Tells the events of this life of the gateway from those of another.
+    /// Tells event ids of this run of the gateway from those of another run.
     life: String,
 }
 
@@ -145,7 +145,7 @@ impl AdminServer {
         }
     }
 
-    /// What changes something names it in its path.
+    /// Routes requests that change something; the path names the target.
     async fn change(&self, request: &Parts, path: &str, body: Incoming) -> AdminResponse {
         let policies = &self.gateway.all().policies;
         if let Some(tool) = path::between(path, "/resilience/breakers/", "/reset") {
@@ -181,7 +181,7 @@ impl AdminServer {
         }
     }
 
-    /// The same where the answer takes its time.
+    /// Like [`get`](Self::get), for an answer that has to be awaited.
     async fn reading(
         &self,
         request: &Parts,
@@ -194,7 +194,8 @@ impl AdminServer {
         }
     }
 
-    /// What changes something begins only if whoever asks for it may.
+    /// Runs a change only if the method fits and the request may change things: without that,
+    /// `deed` is never polled.
     async fn deed(
         &self,
         request: &Parts,

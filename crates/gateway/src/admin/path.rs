@@ -1,15 +1,15 @@
-//! What stands in a path and behind its `?`, with its `%…` filled in.
+//! Names in the path and query of a URL, percent-decoded.
 
 use http::{StatusCode, Uri};
 
 use super::respond::{self, AdminResponse};
 
-/// What stands behind the `?`.
+/// The query of a URL.
 #[derive(Debug)]
 pub(super) struct QueryString(Vec<(String, String)>);
 
 impl QueryString {
-    /// Reads it; what is not among `allowed` is a mistake, and not nothing.
+    /// Reads the query; a name outside `allowed` is an error and not ignored.
     pub(super) fn read(uri: &Uri, allowed: &[&str]) -> Result<Self, Box<AdminResponse>> {
         let pairs = uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
         let pair = |pair: &str| {
@@ -39,8 +39,8 @@ impl QueryString {
     }
 }
 
-/// What stands between `before` and `after`, if the path has both and something between them that
-/// can be read.
+/// The decoded name between `before` and `after`, if the path has both and a valid name between
+/// them.
 pub(super) fn between(path: &str, before: &str, after: &str) -> Option<String> {
     let inner = path.strip_prefix(before)?.strip_suffix(after)?;
     decoded(inner).filter(|name| !name.is_empty())

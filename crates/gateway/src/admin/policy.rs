@@ -1,4 +1,4 @@
-//! How a tool is treated and why, as a running gateway knows it.
+//! Explains the policy of a tool, as the running gateway applies it.
 
 use http::StatusCode;
 
@@ -6,7 +6,7 @@ use super::respond::{self, AdminResponse};
 use crate::gateway::Gateway;
 use crate::policy::explain::find::{ServerTools, find, not_listed};
 
-/// One tool that a server has listed.
+/// The policy of one tool that a server has listed.
 pub(super) fn explained(gateway: &Gateway, tool: &str) -> AdminResponse {
     let all = gateway.all();
     let has = |server: &std::sync::Arc<crate::upstream::Server>| ServerTools {

@@ -1,7 +1,6 @@
-//! The writes that wait for their server as an operator sees them, and how one is sent at once or
-//! dropped.
+//! The queued writes as an operator sees them; an operator can send one at once or drop it.
 //!
-//! What a call was given is never shown, nor who made it. Every change is on the disk before it is
+//! The arguments of a call and its client are never shown. Every change is on disk before it is
 //! answered.
 
 use http::{StatusCode, Uri};
@@ -25,7 +24,7 @@ const STATES: [(&str, ItemState); 4] = [
     ("dead", ItemState::Dead),
 ];
 
-/// The queue, or why there is none.
+/// The queue, or the answer of a gateway without one.
 fn store(gateway: &Gateway) -> Result<&QueueStore, Box<AdminResponse>> {
     let none = || {
         Box::new(respond::error(
@@ -66,7 +65,7 @@ async fn listed(gateway: &Gateway, uri: &Uri) -> Result<AdminResponse, Box<Admin
     ))
 }
 
-/// The states that are asked for; all of them if none is named.
+/// The states named in the query; all of them if none is named.
 fn states(asked: Option<&str>) -> Result<Vec<ItemState>, Box<AdminResponse>> {
     let Some(asked) = asked else { return Ok(STATES.map(|(_, state)| state).to_vec()) };
     let state = |word: &str| STATES.iter().find(|(name, _)| *name == word).map(|(_, state)| *state);
@@ -86,14 +85,14 @@ fn shown(gateway: &Gateway, mut item: ItemSummary) -> Value {
     json!(item)
 }
 
-/// What a retry may say.
+/// The body of a retry.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct RetryRequest {
     even_if_executed: bool,
 }
 
-/// Sends an item as soon as its turn comes; a dead one waits again.
+/// Makes an item due now; a dead item is queued again.
 pub(super) async fn retry(gateway: &Gateway, id: &str, body: Incoming) -> AdminResponse {
     let asked = async {
         let store = store(gateway)?;
@@ -115,14 +114,14 @@ pub(super) async fn retry(gateway: &Gateway, id: &str, body: Incoming) -> AdminR
     }
 }
 
-/// What a drop may say.
+/// The body of a drop.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct DropRequest {
     even_if_delivered: bool,
 }
 
-/// Forgets an item.
+/// Drops an item.
 pub(super) async fn forget(gateway: &Gateway, id: &str, body: Incoming) -> AdminResponse {
     let asked = async {
         let store = store(gateway)?;
@@ -169,7 +168,7 @@ fn refused(end: &Result<ItemChange, NotDurable>) -> AdminResponse {
     }
 }
 
-/// What is said of a write that was delivered.
+/// The text for a write that was delivered.
 fn is_made(how: ItemChange) -> &'static str {
     match how {
         ItemChange::WentWrong => {
@@ -179,7 +178,7 @@ fn is_made(how: ItemChange) -> &'static str {
     }
 }
 
-/// The store did not work.
+/// The store failed; the text says whether the change was certainly not made.
 fn failed(unkept: &NotDurable) -> AdminResponse {
     let doubt = if unkept.is_certain {
         "nothing was changed"

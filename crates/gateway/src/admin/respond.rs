@@ -1,4 +1,4 @@
-//! How an operator is answered: JSON, or the text that Prometheus reads.
+//! Responses of the admin API: JSON, or Prometheus text.
 
 use std::convert::Infallible;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,15 +12,15 @@ use serde_json::{Value, json};
 
 use crate::admin::errors::AdminRefusal;
 
-/// An answer: whole, or a stream of events.
+/// A response: a whole body, or an event stream.
 pub(super) type AdminResponse = Response<Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>>;
 
-/// A span of time as it is told.
+/// A duration in whole milliseconds.
 pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// When something was that happened so long ago: milliseconds since 1970.
+/// The time of an event that happened `ago`: milliseconds since 1970.
 #[expect(
     clippy::disallowed_methods,
     reason = "a person is told when it was; nothing is decided by it"
@@ -29,32 +29,32 @@ pub(super) fn when(ago: Duration) -> Option<u64> {
     SystemTime::now().checked_sub(ago)?.duration_since(UNIX_EPOCH).ok().map(millis)
 }
 
-/// What is said of a path that leads nowhere.
+/// The text for an unknown path.
 pub(super) const NOTHING_HERE: &str = "there is nothing here; there are /resilience/breakers, /resilience/servers, /resilience/queue, /resilience/events, /resilience/policy/TOOL, /metrics, /healthz and /readyz";
 
-/// JSON.
+/// A JSON response.
 pub(super) fn json(status: StatusCode, value: &Value) -> AdminResponse {
     text(status, "application/json", value.to_string())
 }
 
-/// Why something is not done.
+/// An error response.
 pub(super) fn error(status: StatusCode, why: &str) -> AdminResponse {
     json(status, &json!({"error": why}))
 }
 
-/// Why somebody is not let in.
+/// A 403 response that names the refused part of the request.
 pub(super) fn barred(what: AdminRefusal, why: &str) -> AdminResponse {
     json(StatusCode::FORBIDDEN, &json!({"error": why, "refused": what}))
 }
 
-/// A method that a path does not know.
+/// A 405 response that names the allowed methods.
 pub(super) fn not_allowed(allowed: &'static str) -> AdminResponse {
     let mut answer = error(StatusCode::METHOD_NOT_ALLOWED, "this method is not used here");
     answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     answer
 }
 
-/// The text of a scrape.
+/// The response to a Prometheus scrape.
 pub(super) fn metrics(scrape: String) -> AdminResponse {
     text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", scrape)
 }

@@ -28,7 +28,7 @@ fn detail(server: &Server, all: &[(PolicyName, Arc<Tool>)]) -> Value {
         *named == PolicyName::Tool && tool.server().name() == server.name
     };
     let tools = all.iter().filter(is_its).count();
-    // None of a server that nobody listed: that is not the same as one that has none.
+    // Null for a server that was never listed: zero would say that it has no tools.
     let tools = (tools > 0 || server.startup.is_loaded()).then_some(tools);
     let stderr: Vec<String> = seen.stderr.iter().map(|line| server.without_secrets(line)).collect();
     json!({
@@ -49,7 +49,7 @@ fn detail(server: &Server, all: &[(PolicyName, Arc<Tool>)]) -> Value {
     })
 }
 
-/// How it is with a server, in one word. One that can be greeted and not listed is not up.
+/// The state of a server in one word. A server whose tools cannot be listed is not up.
 fn word(server: &Server, seen: &Observations) -> &'static str {
     match (seen.word(), server.startup.status()) {
         ("up", None | Some("available")) => "up",
@@ -59,7 +59,7 @@ fn word(server: &Server, seen: &Observations) -> &'static str {
     }
 }
 
-/// Starts a server anew, for whoever uses it; nobody's session ends.
+/// Restarts a server for all its clients; no client's session ends.
 pub(super) fn restart(gateway: &Gateway, name: &str) -> AdminResponse {
     let Some(server) = gateway.servers.iter().find(|server| server.name == name) else {
         return respond::error(StatusCode::NOT_FOUND, "there is no server of this name");
@@ -69,7 +69,7 @@ pub(super) fn restart(gateway: &Gateway, name: &str) -> AdminResponse {
     respond::json(StatusCode::OK, &detail(server, &gateway.all().policies.all()))
 }
 
-/// Whether each is there. One that nobody uses rests, and is not missed.
+/// Whether each server is up. An idle server that was stopped counts as up.
 pub(super) fn now(gateway: &Gateway) -> Vec<ServerSnapshot<'_>> {
     let now = |server: &'_ Arc<Server>| {
         let seen = server.status.seen();

@@ -1,4 +1,4 @@
-//! How often wrong tokens were shown, by whom: after a few, whoever guesses on has to wait.
+//! Counts wrong tokens per address: after a few, the answers to further ones are delayed.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,27 +12,27 @@ use crate::runtime::log;
 
 /// Wrong tokens of one address within [`REMEMBERED`] that are answered at once.
 const FREE: u32 = 5;
-/// How long wrong tokens are remembered after the last.
+/// How long wrong tokens are remembered after the last one.
 const REMEMBERED: Duration = Duration::from_secs(60);
-/// How long the answer to a further one takes.
+/// The delay of the answer to a further wrong token.
 pub(super) const GUESS_WAIT: Duration = Duration::from_secs(2);
-/// Answers that wait at a time.
+/// Delayed answers at a time.
 const WAITING: usize = 8;
-/// Addresses that are told apart.
+/// Addresses that are counted separately.
 const ADDRESSES: usize = 1024;
 
-/// What a wrong token costs.
+/// The cost of a wrong token.
 #[derive(Debug)]
 pub(super) enum TokenGuess {
-    /// Nothing: anybody may be mistaken.
+    /// None: an operator may mistype.
     Few,
-    /// Time, in a place of its own.
+    /// A delay, with a permit for it.
     Many(OwnedSemaphorePermit),
-    /// There is no place to wait in: many are tried at once.
+    /// A refusal: too many answers are delayed already.
     TooMany,
 }
 
-/// The wrong tokens of late.
+/// The recent wrong tokens.
 #[derive(Debug)]
 pub(super) struct TokenGuesses {
     wrong: Mutex<HashMap<IpAddr, (u32, Instant)>>,
@@ -46,7 +46,7 @@ impl Default for TokenGuesses {
 }
 
 impl TokenGuesses {
-    /// A wrong token was shown.
+    /// Counts a wrong token of `peer`.
     pub(super) fn wrong(&self, peer: IpAddr) -> TokenGuess {
         let count = self.count(peer);
         if count <= FREE {
@@ -65,7 +65,8 @@ impl TokenGuesses {
         let is_recent = |last: &Instant| last.elapsed() < REMEMBERED;
         if wrong.len() >= ADDRESSES && !wrong.contains_key(&peer) {
             wrong.retain(|_, (_, last)| is_recent(last));
-            // Whoever has that many addresses is one, and every further one is the first to wait.
+            // So many addresses count as one guesser: every further address is delayed from its
+            // first wrong token on. `FREE + 2` skips the warning at `FREE + 1`.
             if wrong.len() >= ADDRESSES {
                 return FREE + 2;
             }

@@ -1,5 +1,5 @@
-//! One call to one server: a list stays as it was while the server is away, a tool and all that
-//! reads has a policy, and everything else is sent as it is.
+//! Decides how one server answers a call: a list through the catalog cache, a call with a policy
+//! through the pipeline, every other request as it is.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::upstream::call::GatewayCall;
 use crate::upstream::reply::Reply;
 use crate::upstream::{SendAgain, Server};
 
-/// Asks one server.
+/// Puts a call to one server.
 pub(crate) async fn ask(
     route: &Arc<Route>,
     caller: &Caller,
@@ -24,8 +24,7 @@ pub(crate) async fn ask(
     if cached_lists::is_list(&call.request) {
         return list(route, caller, server, call).await;
     }
-    // Here is known which server and which of its tools the call is for: an authorizer is asked
-    // here, before anything is sent.
+    // Server and tool are known here and nothing was sent yet: the place for an authorizer.
     match policy::of(route, caller, server, call).await {
         Some(policy) => {
             let stand_ins = policy::meet_stand_ins(route, caller, &policy, call);

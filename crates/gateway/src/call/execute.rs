@@ -1,9 +1,9 @@
-//! A call under its tool's policy: the library decides whether, when and how often; every attempt
-//! goes out from here.
+//! Runs one call under its tool's policy: the library decides whether, when and how often to
+//! attempt it; this file sends every attempt.
 //!
-//! The first attempt sends the client's own bytes. A fallback may ask with other arguments, or
-//! another tool: then they are put in their place. What the server itself said last stays its
-//! answer, unless a fallback has a better one.
+//! The first attempt sends the client's own bytes. A fallback may use other arguments or another
+//! tool; they are spliced into the request. The server's own last answer is passed on, unless a
+//! fallback has a better one.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,8 +33,8 @@ use crate::upstream::call::GatewayCall;
 use crate::upstream::reply::{Refusal, Reply, with_body};
 use crate::upstream::{SendAgain, Server, UpstreamFailure};
 
-/// One call, answered as its policy allows; or with what the same call of this client came to after
-/// it was given up.
+/// Runs one call as its policy allows; or answers it with the outcome of the identical call that
+/// this client made before and gave up.
 pub(crate) async fn execute(
     route: &Arc<Route>,
     caller: &Caller,
@@ -51,6 +51,7 @@ pub(crate) async fn execute(
     let Some(rejoin) = execution.asked.rejoin.clone() else { return execution.run().await };
     let (policies, policy, asked) =
         (&route.policies, Arc::clone(&execution.policy), Arc::clone(&execution.asked));
+    // The ledger keeps the answer for a rejoin until the receipt confirms that the client got it.
     call.receipt.want({
         let (policies, policy, asked) =
             (Arc::clone(policies), Arc::clone(&policy), Arc::clone(&asked));
@@ -60,24 +61,26 @@ pub(crate) async fn execute(
         call.receipt.want_taken(move || write.delivered());
     }
     let learned = || route.client_limits.of(&rejoin.scope).filter(|_| rejoin.takes);
+    // The answer is due before the client's timeout: a tenth of it earlier, at most `CAP_MARGIN`.
     let cap =
         own.client_timeout.or_else(learned).map(|cap| cap - (cap / 10).min(limits::CAP_MARGIN));
     let leaving = match own.on_abandon {
         _ if !rejoin.takes => DisconnectAction::Ends,
         OnAbandon::Finish => DisconnectAction::RunsOn,
         _ if own.client_timeout.is_some() => DisconnectAction::RunsOn,
-        // A write is waited for until it is known what became of it; a read that its server dropped
-        // is no loss.
+        // After a cancellation the gateway waits for a write until its outcome is known. For a read
+        // it waits only `STOPPED_READ`: losing the answer of a read costs nothing.
         OnAbandon::Cancel | OnAbandon::Forget if policy.tool.policy().effect.is_replayable() => {
             DisconnectAction::IsCancelled(Some(limits::STOPPED_READ))
         }
         OnAbandon::Cancel | OnAbandon::Forget => DisconnectAction::IsCancelled(None),
     };
     if leaving == DisconnectAction::RunsOn {
-        // Its server does not hear that the client has gone.
+        // The call runs on, so the server must not see the client's cancellation.
         execution.call.cancel = Arc::default();
     }
-    // A copy in time is worth more than the word that the call still runs.
+    // If a cached response exists, the call ends a little before the client's timeout: a cached
+    // response in time is worth more than the report that the call is still running.
     if let Some(cap) = cap.filter(|_| policies.pipeline.has_copy(&policy.tool, &asked)) {
         Arc::make_mut(&mut execution.asked).timeout = Some(cap - cap / 20);
     }
@@ -101,9 +104,9 @@ pub(crate) async fn execute(
     }
 }
 
-/// One list of a server, under the policy of its method; the server is waited for as long as
-/// `wait`. Who is not there is the catalog's matter: it is not asked again here, and its failure is
-/// passed on as it is.
+/// Fetches one list of a server under the policy of its method, waiting up to `wait` for the
+/// connection. A server that is away is the catalog's concern: the library does not retry here, and
+/// the connection's failure is passed on unchanged.
 pub(crate) async fn list(
     route: &Arc<Route>,
     caller: &Caller,
@@ -130,10 +133,10 @@ pub(crate) async fn list(
     })
 }
 
-/// Ends when the servers whose tools may stand in were asked for their lists.
+/// Resolves when the alternate servers have been asked for their tool lists.
 pub(crate) type StandIns = Shared<BoxFuture<'static, ()>>;
 
-/// One call under its policy, and what every attempt of it knows.
+/// One call under its policy, and the state that all its attempts share.
 struct Execution {
     route: Arc<Route>,
     caller: Caller,
@@ -141,15 +144,15 @@ struct Execution {
     policy: Arc<ToolPolicy>,
     call: GatewayCall,
     asked: Arc<seawall::Call>,
-    /// A list: how long its server is waited for.
+    /// For a list: how long to wait for the server's connection.
     list_wait: Option<Duration>,
-    /// How often it may be sent again at once.
+    /// How often the request may be resent at once, over all attempts.
     again: SendAgain,
-    /// What the last attempt was answered with, if that is to be passed on as it is.
+    /// The last attempt's own reply, if it is to be passed on unchanged.
     own_words: Mutex<Option<Reply>>,
-    /// Ends when the servers whose tools may stand in were asked for their lists.
+    /// Resolves when the alternate servers have been asked for their tool lists.
     stand_ins: Option<StandIns>,
-    /// A write that must not be sent again if this process is killed under it.
+    /// The journal's note of a write that must not be resent if this process is killed meanwhile.
     write: Option<Arc<JournaledWrite>>,
 }
 
@@ -169,7 +172,8 @@ impl Execution {
         let (arguments, written) = arguments::read(raw);
         let (client, session) =
             (caller.identity(request), caller.conversation(request, policy.own.rejoin));
-        // What a server offers does not show what became of a write: reading a list is no look.
+        // Only reading data resolves an uncertain write; a list of tools shows nothing about its
+        // outcome.
         let is_look = matches!(request.method(), "tools/call" | "resources/read");
         let asked = seawall::Call {
             arguments: Arc::new(arguments),
@@ -203,8 +207,8 @@ impl Execution {
         }
     }
 
-    /// Notes a write for the process after this one; and heeds what the process before this one
-    /// left of it.
+    /// Journals a write for the process after this one. If the previous process left the same write
+    /// unresolved, the library is told that it is uncertain.
     fn noted(&self) -> Option<Arc<JournaledWrite>> {
         let (tool, asked) = (&self.policy.tool, &self.asked);
         let rejoin = asked.rejoin.as_ref().filter(|_| !tool.policy().effect.is_replayable())?;
@@ -217,12 +221,13 @@ impl Execution {
         Some(write)
     }
 
-    /// Whose look at which server shows what became of a write.
+    /// The session and server whose next successful read resolves an uncertain write.
     fn looker(&self) -> Looker<'_> {
         Looker { conversation: &self.asked.session, server: &self.server.name }
     }
 
-    /// What an answer means for the process after this one.
+    /// Notes the outcome in the journal: how a write ended, or that a read has resolved earlier
+    /// uncertain writes.
     fn note_end(&self, outcome: &Outcome<Message>) {
         if let Some(write) = &self.write {
             write.ended(match outcome {
@@ -242,12 +247,12 @@ impl Execution {
 
     async fn run(&self) -> Reply {
         let (route, policy) = (&self.route, &self.policy);
-        // Boxed: the pipeline holds several attempts at a time where a tool is hedged, and an
-        // attempt is large.
+        // Boxed: a hedged tool has several attempts at a time in the pipeline, and an attempt is a
+        // large future.
         let send = |attempt| -> BoxFuture<'_, _> { Box::pin(self.send(attempt)) };
         let mut run = pin!(route.policies.pipeline.run(&policy.tool, &self.asked, send));
-        // The gateway ends: what is under way is answered as it is then. That is asked first, so
-        // that no attempt follows.
+        // Shutdown ends calls in flight with the outcome they have by then. Biased: the shutdown is
+        // checked before the pipeline is polled, so that no further attempt starts.
         let ended = tokio::select! {
             biased;
             () = route.lifecycle.closing.cancelled() => None,
@@ -270,7 +275,7 @@ impl Execution {
         self.reply(answer)
     }
 
-    /// What the client reads of an answer.
+    /// Turns the pipeline's answer into the client's reply.
     fn reply(&self, answer: Answer<Message>) -> Reply {
         let (policy, era) = (&self.policy, self.caller.era());
         let effect = policy.tool.policy().effect;
@@ -302,7 +307,8 @@ impl Execution {
         }
     }
 
-    /// The answer, or what fits of it. A result that follows a schema of its own must stay whole.
+    /// The answer, or an excerpt where it exceeds `max_result`. A result with an output schema
+    /// stays whole, for an excerpt would break the schema.
     fn fit(&self, value: Message) -> Reply {
         match self.policy.own.max_result.filter(|_| !self.policy.has_output_schema) {
             Some(limit) => self.route.results.fit(&self.caller, &self.call, value, limit),
@@ -310,15 +316,16 @@ impl Execution {
         }
     }
 
-    /// One attempt; after one that fails, those who may stand in are known, if they are quick.
+    /// Sends one attempt. After a failed attempt, waits briefly for the lists of alternate servers,
+    /// so that the fallbacks that follow know their tools.
     async fn send(&self, attempt: Attempt) -> Result<Message, FailureSignals> {
         let (began, limit) = (Instant::now(), attempt.timeout);
         let server = self.route.find(attempt.server()).unwrap_or(&self.server);
         let sent =
             self.send_once(server, attempt).await.map_err(|signals| server.discreet(signals));
         if let (Err(_), Some(stand_ins)) = (&sent, self.stand_ins.clone()) {
-            // Not for all that is left: an attempt that is cut off would no longer be told as what
-            // it was.
+            // At most half of the remaining time: if the attempt were cut off here, its failure
+            // would be reported as a timeout instead of its own cause.
             let _in_time =
                 tokio::time::timeout(limit.saturating_sub(began.elapsed()) / 2, stand_ins).await;
         }
@@ -341,17 +348,19 @@ impl Execution {
         match reply {
             Ok(answer) if is_passing(&answer) || self.has_too_many_items(&answer) => {
                 let signals = error_signals(&answer);
-                // What a list says is the catalog's to judge; of anything else the failure is told
-                // as all failures are.
+                // A list's error goes to the catalog as it is; for every other call the library
+                // reports the failure.
                 *self.words() = self.list_wait.is_some().then_some(Ok(answer));
                 Err(signals)
             }
-            // What a server says for good is its answer, an error too: no copy may stand in its
-            // place.
+            // A final answer of the server stands, also if it is an error: no cached response may
+            // replace it.
             Ok(answer) => Ok(answer),
             Err(Refusal::Failed(name, failure)) if self.list_wait.is_some() => {
                 let signals = failure.signals();
                 *self.words() = Some(Err(Refusal::Failed(name, failure)));
+                // Nothing was sent, so for the pipeline the server is away: that is never retried
+                // here.
                 let is_away = signals.sent == Sent::Never;
                 Err(if is_away {
                     FailureSignals::transport(TransportFailure::Away, signals.message)
@@ -370,8 +379,8 @@ impl Execution {
         }
     }
 
-    /// Asks, and at once again if the server has certainly not looked at the request, but not with
-    /// each attempt anew.
+    /// Asks the server, and resends at once if the server certainly did not process the request.
+    /// All attempts at the call's own server share one allowance for this.
     async fn ask(&self, server: &Arc<Server>, call: &GatewayCall, timeout: Duration) -> Reply {
         let (begun, others) = (Instant::now(), SendAgain::default());
         let again = if Arc::ptr_eq(server, &self.server) { &self.again } else { &others };
@@ -380,8 +389,8 @@ impl Execution {
         send(&self.route, &self.caller, server, call, again, wait).await
     }
 
-    /// How long a server that is away is waited for: a copy that can be had now is worth more than
-    /// a live answer later than the first retry would bring it.
+    /// How long to wait for a server that is away. With a cached response at hand, only as long as
+    /// the first retry's backoff: a cached response now is worth more than a live answer later.
     fn patience(&self, server: &Server, timeout: Duration, is_away: bool) -> Duration {
         let tool = &self.policy.tool;
         let patience = self.list_wait.unwrap_or_else(|| server.reconnect.patience_within(timeout));
@@ -397,8 +406,8 @@ impl Execution {
         }
     }
 
-    /// A server that was there and is away is a lost connection in GitNexus's words, with the time
-    /// of the next try.
+    /// Phrases the loss of a server in GitNexus's words ("connection lost"), with the time of the
+    /// next reconnection attempt.
     fn tell_as_gitnexus(&self, report: &mut FailureReport) {
         let is_away = report.failure.cause == Cause::Away;
         if report.code == ErrorCode::ConnectionLost {
@@ -410,7 +419,7 @@ impl Execution {
         }
     }
 
-    /// Whether a batch was refused because it has too many items: then fewer at a time may do.
+    /// Whether the server refused a batch for having too many items; the fallback then splits it.
     fn has_too_many_items(&self, answer: &Message) -> bool {
         let is_batch = self.policy.tool.policy().kind == Some(seawall::Kind::Batch);
         is_batch
@@ -422,12 +431,12 @@ impl Execution {
         self.own_words.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether its server listed the tool, so that clients know what its results look like.
+    /// Whether the server listed the tool, so that clients know its output schema.
     fn is_listed(&self) -> bool {
         self.route.policies.named(&self.server.name, self.policy.tool.name()) == PolicyName::Tool
     }
 
-    /// Whether an attempt asks what the client asked, and not what a fallback does.
+    /// Whether an attempt carries the client's own tool and arguments, not those of a fallback.
     fn is_own(&self, attempt: &Attempt) -> bool {
         let tool = &self.policy.tool;
         let is_same_tool =
@@ -435,7 +444,8 @@ impl Execution {
         is_same_tool && Arc::ptr_eq(&attempt.arguments, &self.asked.arguments)
     }
 
-    /// The call of an attempt: the client's own, or with what a fallback asks for.
+    /// The request of an attempt: the client's own bytes, or with the tool and arguments of a
+    /// fallback.
     fn as_attempted(
         &self,
         attempt: &Attempt,
@@ -449,23 +459,24 @@ impl Execution {
         let request = with_body(&call.request, &params.json());
         let request =
             request.map_err(|_| FailureSignals::text("the arguments cannot be written"))?;
-        // What the client mirrored were other arguments.
+        // The client's headers mirror the original arguments, not the fallback's.
         Ok(GatewayCall { request, mirrored: None, ..call })
     }
 }
 
-/// Whether the identical call made again is the same call, and whose. What carries a question's
-/// answer goes on with it.
+/// The rejoin key of a call: whether an identical call counts as the same call, and of which
+/// client. A call that carries the answer to a server's question continues the earlier call.
 fn rejoin(caller: &Caller, own: &GatewayPolicy, request: &Message) -> Option<Rejoin> {
     let is_call = request.method() == "tools/call";
     let is_kept = own.on_abandon != OnAbandon::Forget || own.client_timeout.is_some();
     let (scope, takes) = caller.rejoins(request, own.rejoin).filter(|_| is_call)?;
-    // Where nothing is kept, nobody gets the answer; but no write runs beside itself.
+    // If answers are not kept, no client gets one by rejoining; the ledger still prevents a write
+    // from running twice at the same time.
     let continues = request.field("requestState").is_some();
     Some(Rejoin { scope, after: own.rejoin_after, takes: takes && is_kept, continues })
 }
 
-/// Whether the client asks for details of a failure.
+/// Whether the client asks for debug details of a failure.
 fn wants_debug(request: &Message) -> bool {
     ["seawall/debug", "debug"].iter().any(|name| request.meta_json(name) == Some(b"true"))
 }

@@ -1,5 +1,5 @@
-//! What a client reads when a fallback answered: the fallback's own answer, with a first line that
-//! says what it is.
+//! Decides how a fallback's answer reads to the client: its own content, after a first line that
+//! names its origin.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use crate::protocol::names::Era;
 use crate::protocol::{Message, MessageKind};
 use crate::upstream::reply::{Reply, answered};
 
-/// The result of a fallback. Clients throw away a result that is no error and lacks what its tool's
-/// `schema` promises: where the tool has one and the fallback cannot keep to it, the result says
-/// that it is an error, so that it is read.
+/// The result of a fallback. Clients discard a result that is no error and lacks the structured
+/// content that its tool's `schema` promises. Where the fallback cannot keep to the schema, the
+/// result is marked as an error, so that the client reads it.
 pub(crate) fn result(
     era: Era,
     served: &FallbackAnswer<Message>,
@@ -60,8 +60,8 @@ pub(crate) fn result(
     answered(&result.json())
 }
 
-/// What the items of a batch came to, in the form in which frameworks wrap what is no object, if
-/// all did: texts one after the other, lists in one.
+/// The structured results of all batch items joined, if every item has one in the form `{"result":
+/// …}` in which frameworks wrap values that are no objects: texts line by line, lists in one list.
 fn together(items: &[BatchItem<Message>]) -> Option<Value> {
     let one = |item: &BatchItem<Message>| {
         let answer = item.result.as_ref().ok()?;
@@ -80,12 +80,12 @@ fn together(items: &[BatchItem<Message>]) -> Option<Value> {
     Some(json!({"result": whole}))
 }
 
-/// The answer of an identical call whose client had gone: it says so, that a second intent can be
-/// told from a repeat. An error of the protocol stays as it is, and so does the mark of a fallback:
-/// that it is a copy, or waits in a queue, says more.
+/// Marks the answer of an identical earlier call whose client had left, so that the model can tell
+/// a repeat from a second intent. A protocol error stays unmarked. A fallback's mark stays too:
+/// "cached" or "queued" says more.
 pub(crate) fn rejoined(era: Era, answer: Message, age: Duration, effect: Effect) -> Reply {
     let is_marked = answer.meta("seawall/served").is_some();
-    // The question of a call that is under way is no answer yet.
+    // A server's question in a running call is not its answer yet.
     if answer.kind() != MessageKind::Result || is_marked || !is_complete(&answer) {
         return Ok(answer);
     }
@@ -99,11 +99,11 @@ pub(crate) fn rejoined(era: Era, answer: Message, age: Duration, effect: Effect)
     answered(&result.json())
 }
 
-/// What a model reads before the answer of a write that it may have meant twice.
+/// The line before the answer of a write that the model may have meant to execute twice.
 const REJOINED: &str = "This is the answer of the identical call made before. It was executed once; this call did not execute it again.";
 
-/// A tool's own error: its words as they are, and what they mean where it did not say so itself or
-/// attempts were spent.
+/// A tool's own error, in its own words. The failure report is added if the tool did not flag the
+/// error itself, or if retries were spent on it.
 pub(crate) fn tool_error(era: Era, error: ToolError<Message>) -> Reply {
     if !error.is_told() || error.value.kind() != MessageKind::Result {
         return Ok(error.value);
@@ -128,7 +128,7 @@ fn mark(result: &mut JsonObject<'_>, era: Era, meta: Value) {
     }
 }
 
-/// One line for an item of a batch, then its own blocks.
+/// A batch item: one line with its status, then its own content blocks.
 fn item(item: &BatchItem<Message>) -> Vec<Vec<u8>> {
     let input = &item.input;
     match &item.result {

@@ -1,5 +1,5 @@
-//! A call while it runs: signs of life reset its idle time, a question to its client stops its
-//! clock, and a client that wants progress hears something now and then.
+//! Watches a running attempt: messages of the server reset the idle timeout, a question to the
+//! client stops the call's clock, and a client that wants progress gets a heartbeat.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,13 +14,13 @@ use crate::upstream::call::{ClientSink, GatewayCall};
 use crate::upstream::reply::{Refusal, Reply, with_body};
 use crate::upstream::{Connection, UpstreamFailure};
 
-/// The token of progress that only we want to hear of.
+/// The progress token of requests whose progress only the gateway wants.
 const OUR_TOKEN: &str = r#""seawall""#;
-/// How much a sign of life of our own adds to the server's progress: it has to grow, and must not
-/// get in its way.
+/// The step that a heartbeat adds to the server's progress: progress must grow, and the server's
+/// next value must not fall below it.
 const A_LITTLE: f64 = 1e-6;
 
-/// The way to a call's client, watched.
+/// An attempt whose messages to the client are watched.
 pub(crate) struct IdleTimeout {
     call: GatewayCall,
     sink: Arc<WatchedSink>,
@@ -30,19 +30,20 @@ struct WatchedSink {
     inner: Arc<dyn ClientSink>,
     control: Arc<CallControl>,
     heard: Mutex<LastMessage>,
-    /// The progress is for us only.
+    /// Whether the gateway asked for progress and the client did not.
     is_ours: bool,
 }
 
 struct LastMessage {
     at: Instant,
-    /// How long the client had been asked something then.
+    /// How long the client had spent on questions at that time.
     asked: Duration,
     progress: f64,
 }
 
 impl IdleTimeout {
-    /// Watches a call; `needs_progress` asks the server for progress also if the client did not.
+    /// Watches a call; `needs_progress` requests progress from the server even if the client did
+    /// not.
     pub(crate) fn over(call: &GatewayCall, needs_progress: bool) -> Self {
         let sink = WatchedSink {
             inner: Arc::clone(&call.sink),
@@ -57,7 +58,7 @@ impl IdleTimeout {
         Self { call: call.clone(), sink: Arc::new(sink) }
     }
 
-    /// The call as it goes out.
+    /// The call to send, with the watched sink.
     pub(crate) fn call(&self) -> Result<GatewayCall, FailureSignals> {
         let mut call = GatewayCall {
             sink: Arc::clone(&self.sink) as Arc<dyn ClientSink>,
@@ -69,7 +70,7 @@ impl IdleTimeout {
         Ok(call)
     }
 
-    /// Runs the call until it is answered or nothing was heard of it for `idle`.
+    /// Runs the call until it is answered or the server was silent for `idle`.
     pub(crate) async fn run(
         &self,
         idle: Option<Duration>,
@@ -82,6 +83,8 @@ impl IdleTimeout {
         }
         let mut work = std::pin::pin!(work);
         loop {
+            // Recomputed each round: a message or a question since the last round has moved the
+            // deadline.
             let quiet = self.sink.quiet();
             if let Some(idle) = idle.filter(|idle| quiet >= *idle) {
                 return Err(Refusal::Failed(String::new(), UpstreamFailure::Silent(idle)));
@@ -116,15 +119,16 @@ impl WatchedSink {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long nothing was heard; the time in which the client was asked something does not count.
+    /// How long the server was silent, without the time that the client spent on questions.
     fn quiet(&self) -> Duration {
         let asked = self.control.asked();
         let heard = self.heard();
         heard.at.elapsed().saturating_sub(asked.saturating_sub(heard.asked))
     }
 
-    /// Tells the client that the call is still under way.
+    /// Tells the client that the call is still running.
     fn beat(&self, token: &[u8]) {
+        // No lock is held while the sink runs: the sink takes locks of its own.
         let progress = {
             let mut heard = self.heard();
             heard.progress += A_LITTLE;

@@ -1,4 +1,5 @@
-//! The handshake: the server's own where there is one, one for all where there are several.
+//! Decides the handshake: the server's own on a route with one server, a merged one on a route with
+//! several.
 
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ use crate::upstream::reply::{Refusal, Reply, answered, with_body};
 use crate::upstream::startup::ListingProgress;
 use crate::upstream::{Connection, Server, UpstreamFailure};
 
-/// `initialize` of a legacy client: opens a conversation with every server of the route.
+/// Answers `initialize` of a legacy client and opens a connection to every server of the route.
 pub(crate) async fn initialize(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Reply {
     let Caller::Legacy(session, _) = caller else {
         return Err(RpcError::new(
@@ -74,26 +75,26 @@ pub(crate) async fn initialize(route: &Arc<Route>, caller: &Caller, call: &Gatew
     answered(&result.json())
 }
 
-/// What came of meeting a server.
+/// The result of a handshake with one server.
 #[derive(Default)]
 struct Greeted {
-    /// What it says of itself, now or last.
+    /// The server's info, live or cached.
     info: Option<ServerInfo>,
-    /// Why its tools are missing, if they are.
+    /// Why the server's tools are missing, if they are.
     missing: Option<ServerOutcome<()>>,
-    /// It cannot be greeted, and trying again makes no sense.
+    /// The final failure of the handshake: trying again is pointless.
     refused: Option<UpstreamFailure>,
-    /// Why it could not be greeted yet.
+    /// Why the handshake has not succeeded yet.
     why: Option<UpstreamFailure>,
 }
 
 impl Greeted {
-    /// A server that is there, or was.
+    /// A server with live or cached info.
     fn there(info: ServerInfo) -> Self {
         Self { info: Some(info), ..Self::default() }
     }
 
-    /// A server that could not be greeted.
+    /// A server whose handshake failed or is not done.
     fn without(server: &Server, failure: UpstreamFailure) -> Self {
         let missing = Some(server.missing(&failure));
         let refused = failure.is_final().then(|| failure.clone());
@@ -101,8 +102,8 @@ impl Greeted {
     }
 }
 
-/// What a server says: now if it is there, as it said last if it is not, and if it never said
-/// anything, soon.
+/// The info of a server: live if it is connected, else cached; with neither, the handshake is
+/// awaited for a short time.
 async fn meet(route: &Route, session: &Arc<Session>, server: &Arc<Server>) -> Greeted {
     let supervisor = match session.supervisor(server) {
         Ok(supervisor) => supervisor,
@@ -114,13 +115,15 @@ async fn meet(route: &Route, session: &Arc<Session>, server: &Arc<Server>) -> Gr
         session.handshake.get().map(HandshakeParams::version).unwrap_or_default(),
     );
     if let Some(info) = route.catalog_cache.info(&key).filter(|_| supervisor.now().is_none()) {
+        // The client builds on the cached info, so the session notes it to compare with the live
+        // one.
         session.promise(server, info.result.clone());
         return Greeted::there(info);
     }
     let of_any =
         route.catalog_cache.server_info_of_any(&key).map(|info| in_version(info, &agreed(&asked)));
-    // A server that has been away for as long as a handshake may take keeps nobody waiting: its
-    // tools are told when it is there.
+    // A server that has been away for as long as a handshake may take delays no client; the client
+    // is notified of its tools once the server is there.
     let wait = server.startup.patience(if of_any.is_some() {
         limits::GREETING_WAIT
     } else {
@@ -136,8 +139,8 @@ async fn meet(route: &Route, session: &Arc<Session>, server: &Arc<Server>) -> Gr
     }
 }
 
-/// Meets a server whose conversation is `opened`: greeted and listed within the time that a
-/// handshake may take.
+/// Takes the handshake from a connection that `opened` resolves to; handshake and tool list must
+/// arrive within `HANDSHAKE_WAIT`.
 async fn listed(
     route: &Route,
     server: &Server,
@@ -157,7 +160,7 @@ async fn listed(
         .await
         .unwrap_or(ListingProgress::UnderWay);
     let has_tools = matches!(listing, ListingProgress::Done | ListingProgress::Unasked);
-    // What it listed last stands in: nothing is missing.
+    // The cached list stands in: no tools are missing.
     if has_tools || cached_lists::known(&route.catalog_cache, key, era, "tools/list").is_some() {
         return Greeted::there(info);
     }
@@ -165,7 +168,7 @@ async fn listed(
     Greeted { missing: Some(server.missing(&starting)), ..Greeted::there(info) }
 }
 
-/// A conversation, if it comes to one: what trying again at once cannot help keeps nobody waiting.
+/// Awaits a connection; stops waiting when startup has given up retrying at once.
 async fn unless_given_up(
     server: &Server,
     connection: impl Future<Output = Result<Arc<Connection>, UpstreamFailure>>,
@@ -177,7 +180,7 @@ async fn unless_given_up(
     }
 }
 
-/// What a server said to a client of another revision, as one of this revision reads it.
+/// Rewrites info cached for a client of another revision to this client's revision.
 fn in_version(info: ServerInfo, version: &str) -> ServerInfo {
     if info.era == Era::Modern {
         return info;
@@ -188,13 +191,13 @@ fn in_version(info: ServerInfo, version: &str) -> ServerInfo {
     ServerInfo { result, version: version.to_owned(), ..info }
 }
 
-/// What a server says of itself, and the lines about it.
+/// A server's info, with `lines` appended to its instructions.
 fn with_lines(info: &[u8], lines: Option<String>) -> Vec<u8> {
     let Some(lines) = lines else { return info.to_vec() };
     let mut result = JsonObject::of(info);
     let own = result.get("instructions").and_then(scan::text).map(|own| format!("{own}\n\n"));
     result.set("instructions", quoted(&format!("{}{lines}", own.unwrap_or_default())));
-    // When its tools can be listed, the client is told.
+    // The client must learn that the list changes: it is notified once the tools can be listed.
     result.change("capabilities", |all| {
         all.change("tools", |tools| {
             tools.set("listChanged", "true");
@@ -203,7 +206,8 @@ fn with_lines(info: &[u8], lines: Option<String>) -> Vec<u8> {
     result.json()
 }
 
-/// What a client is told of a server that never said anything yet: it may be able to do everything.
+/// The info for a server that has never answered: it announces every capability, for the server may
+/// have it.
 fn expected(server: &Server, version: &str, met: &Greeted) -> Vec<u8> {
     let mut result = JsonObject::default();
     result.set("protocolVersion", quoted(version));
@@ -227,12 +231,12 @@ fn named(route: &Route, met: &[Greeted]) -> Vec<(String, ServerInfo)> {
     pairs.filter_map(|(server, met)| Some((server.name.clone(), met.info.clone()?))).collect()
 }
 
-/// The client's revision if it is known, else the newest.
+/// The client's revision if the gateway knows it, else the newest legacy one.
 fn agreed(asked: &str) -> String {
     LEGACY.iter().find(|known| **known == asked).unwrap_or(&LEGACY[0]).to_string()
 }
 
-/// What `initialize` says about a modern server.
+/// The `initialize` result for a modern server.
 fn initialized(info: Option<&ServerInfo>, version: &str) -> Vec<u8> {
     let field = |name| info.and_then(|info| info.field(name));
     let info = field("_meta").and_then(|meta| {
@@ -241,7 +245,8 @@ fn initialized(info: Option<&ServerInfo>, version: &str) -> Vec<u8> {
     let mut capabilities: Value = field("capabilities")
         .and_then(|json| serde_json::from_slice(&json).ok())
         .unwrap_or_else(|| json!({}));
-    // A modern server logs whenever it is asked to; a legacy client must be told that it may ask.
+    // A modern server logs on request of each call; a legacy client must be told that it may set a
+    // level.
     if let Some(capabilities) = capabilities.as_object_mut() {
         capabilities.entry("logging").or_insert_with(|| json!({}));
     }
@@ -255,7 +260,7 @@ fn initialized(info: Option<&ServerInfo>, version: &str) -> Vec<u8> {
     result.json()
 }
 
-/// `server/discover` on an endpoint with several servers.
+/// Answers `server/discover` on a route with several servers.
 pub(crate) async fn discover(route: &Arc<Route>, _caller: &Caller, call: &GatewayCall) -> Reply {
     let met =
         join_all(route.set.servers.iter().map(|server| meet_modern(route, server, call))).await;
@@ -271,8 +276,8 @@ pub(crate) async fn discover(route: &Arc<Route>, _caller: &Caller, call: &Gatewa
     answered(&discovered(Some(&info)))
 }
 
-/// `server/discover` of one server: its own answer, and a line about its tools if they cannot be
-/// had.
+/// Answers `server/discover` of one server: its own answer, with a line about its tools if they are
+/// missing.
 pub(crate) async fn discover_one(
     route: &Arc<Route>,
     caller: &Caller,
@@ -287,7 +292,7 @@ pub(crate) async fn discover_one(
     }
 }
 
-/// What a server says to a client without a session.
+/// The info of a server for a client without a session.
 async fn meet_modern(route: &Route, server: &Arc<Server>, call: &GatewayCall) -> Greeted {
     let Some(pool) = route.pool(server) else {
         return Greeted::without(
@@ -310,8 +315,8 @@ async fn meet_modern(route: &Route, server: &Arc<Server>, call: &GatewayCall) ->
     }
 }
 
-/// All that any server can do, and what one may be able to do whose tools are missing: its lists
-/// change when it is there.
+/// The union of all servers' capabilities. If a server is missing, also those it may have: its
+/// lists change once it is there.
 fn capabilities(infos: &[(String, ServerInfo)], met: &[Greeted]) -> Value {
     let is_missing = |met: &Greeted| met.missing.is_some();
     let mut merged = if met.iter().any(is_missing) { missing::capabilities() } else { Map::new() };
@@ -333,7 +338,7 @@ fn capabilities(infos: &[(String, ServerInfo)], met: &[Greeted]) -> Value {
     Value::Object(merged)
 }
 
-/// Every server's own words under its name, and who is missing.
+/// Every server's instructions under its name, and warnings about missing servers.
 fn instructions(route: &Route, met: &[Greeted], infos: &[(String, ServerInfo)]) -> Option<String> {
     let mut lines = Vec::new();
     for (name, info) in infos {

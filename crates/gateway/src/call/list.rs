@@ -1,10 +1,10 @@
-//! Lists that stay as they are: what a server listed last stands in while it is away, the same
-//! bytes in the same order.
+//! Decides which list a client sees: the server's own, or the cached one while the server is away,
+//! with the same bytes in the same order.
 //!
-//! An outage shows when a tool is called, never as tools that vanish. However a list fails, the
-//! last good one stands. An empty list of a server that has only just started is not believed. A
-//! server that is starting, or slow to list, keeps nobody waiting who can be answered from the
-//! catalog cache.
+//! An outage shows when a tool is called, never as tools that vanish. If a list request fails for
+//! any reason, the last good list stands. An empty list of a server that has only just started is
+//! not believed. A server that is starting or slow delays no client that the catalog cache can
+//! answer.
 
 mod late;
 
@@ -36,19 +36,19 @@ use crate::upstream::{Connection, ConnectionSupervisor, Server, UpstreamFailure,
 /// One list of one server, for one client.
 #[derive(Clone)]
 pub(crate) struct ListRequest {
-    /// The way to the server.
+    /// The route to the server.
     pub route: Arc<Route>,
-    /// Who asks.
+    /// The client that asks.
     pub caller: Caller,
     /// The server.
     pub server: Arc<Server>,
-    /// What is asked.
+    /// The list request.
     pub call: GatewayCall,
-    /// The name under which is remembered what the server says to clients like this one.
+    /// The key under which the catalog cache holds the answers for clients like this one.
     pub key: String,
 }
 
-/// One list of one server, as clients see it; what it says of tools is learned.
+/// Fetches one list of one server as clients see it; its tools update the policy registry.
 pub(crate) async fn list(
     route: &Arc<Route>,
     caller: &Caller,
@@ -60,7 +60,7 @@ pub(crate) async fn list(
     Ok(list)
 }
 
-/// The server's own list if it is there, else what it listed last.
+/// The server's own list if it is connected, else its cached list.
 async fn shown(
     route: &Arc<Route>,
     caller: &Caller,
@@ -73,13 +73,13 @@ async fn shown(
     };
     let (route, caller, server) = (Arc::clone(route), caller.clone(), Arc::clone(server));
     let asked = ListRequest { route, caller, server, call: call.clone(), key };
-    // One that rests is not started to say what it said last.
+    // A resting server is not started just to repeat its cached list.
     if supervisor.as_ref().is_some_and(|supervisor| supervisor.is_resting())
         && let Some(list) = asked.known()
     {
         return answered(&list);
     }
-    // Who said no is not asked again for a list.
+    // A server that denied access is not asked again for a list.
     if let Some(supervisor) = supervisor
         .as_ref()
         .filter(|supervisor| asked.server.startup.is_denied() && supervisor.now().is_none())
@@ -98,20 +98,20 @@ async fn shown(
 }
 
 impl ListRequest {
-    /// What clients like this one were shown last; else what any other was.
+    /// The list that clients like this one saw last; else the last one of any client.
     fn known(&self) -> Option<Bytes> {
         known(&self.route.catalog_cache, &self.key, self.caller.era(), &name(&self.call.request))
     }
 
-    /// How long this list may keep others or its client waiting; for ever if there is nothing else
-    /// to answer.
+    /// How long this list may delay a merged list or its client; without limit if there is nothing
+    /// else to answer with.
     fn patience(&self) -> Option<Duration> {
         (self.known().is_some() || self.route.single().is_none()).then_some(limits::LIST_WAIT)
     }
 
-    /// The answer of a server that is starting: what it listed last, at once; if it never listed
-    /// anything, what the gateway's own listing brings. Else the conversation in which it can be
-    /// asked, if there is one.
+    /// The list of a server that is starting: the cached one, at once; if there is none, the result
+    /// of the gateway's own startup listing. Otherwise the connection on which to ask, if there is
+    /// one.
     async fn at_startup(
         &self,
         supervisor: Option<&Arc<ConnectionSupervisor>>,
@@ -150,6 +150,8 @@ impl ListRequest {
             tokio::time::timeout(patience.saturating_sub(began.elapsed()), connection.listed())
                 .await;
         match listing {
+            // The startup listing answers one request, while it is fresh; later requests go to the
+            // server.
             Ok(ListingProgress::Done) if connection.take_unread_list() => {
                 let list = self.route.catalog_cache.list(&self.key, &name(&self.call.request));
                 list.map_or(ControlFlow::Continue(Some(connection)), |list| {
@@ -157,7 +159,8 @@ impl ListRequest {
                 })
             }
             Ok(_) => ControlFlow::Continue(Some(connection)),
-            // It goes on, and who was told something else hears of it.
+            // The startup listing goes on; clients that got another list are notified of the
+            // change.
             Err(_) => {
                 let starting = UpstreamFailure::Starting(Duration::ZERO);
                 ControlFlow::Break(self.without(self.failed(starting)))
@@ -165,7 +168,7 @@ impl ListRequest {
         }
     }
 
-    /// There is no answer of the server: what it listed last, or why there is nothing.
+    /// The reply without an answer of the server: its cached list, or the refusal.
     fn without(&self, refusal: Refusal) -> Reply {
         let failure = match &refusal {
             Refusal::Failed(_, failure) => self.server.missing(failure),
@@ -175,7 +178,7 @@ impl ListRequest {
         if let Some(list) = self.marked(&failure) {
             return Ok(list);
         }
-        // A list that is only slow is told when it comes.
+        // A list that is only slow is announced when it arrives (`late`).
         let is_slow = matches!(&refusal, Refusal::Failed(_, UpstreamFailure::Silent(_)));
         if let (Caller::Legacy(session, _), false) = (&self.caller, is_slow) {
             session.miss(&self.server);
@@ -183,8 +186,8 @@ impl ListRequest {
         Err(refusal)
     }
 
-    /// The server's own list. One that takes too long goes on behind the client's back; so does one
-    /// whose conversation ends, where there is something else to answer.
+    /// Fetches the server's own list. A list that takes too long goes on in the background; so does
+    /// one whose connection ends while a cached list is at hand.
     async fn ask(&self, connection: Option<Arc<Connection>>) -> Reply {
         let Some(patience) = self.patience() else {
             return self.execute(limits::SERVER_WAIT).await;
@@ -199,6 +202,8 @@ impl ListRequest {
                 Some(connection) => connection.over.cancelled().await,
                 None => std::future::pending().await,
             }
+            // A short grace: the answer, or a quick reconnection, may still win against the cached
+            // list.
             tokio::time::sleep(limits::CATALOG_WAIT).await;
         };
         tokio::select! {
@@ -225,12 +230,12 @@ impl ListRequest {
         Refusal::Failed(self.server.name.clone(), failure)
     }
 
-    /// What was listed last, with the word that the server is away.
+    /// The cached list, marked with the reason why the server is away.
     fn remembered(&self, failure: &UpstreamFailure) -> Option<Message> {
         self.marked(&self.server.missing(failure))
     }
 
-    /// What was listed last, with the word what is wrong with the server.
+    /// The cached list, marked with the server's outcome.
     fn marked(&self, outcome: &ServerOutcome<()>) -> Option<Message> {
         let list = self.known()?;
         let mut result = JsonObject::of(&list);
@@ -241,8 +246,8 @@ impl ListRequest {
         answered(&result.json()).ok()
     }
 
-    /// Remembers an answer; gives the one to believe. One that is no list is a list that failed,
-    /// unless the server has none.
+    /// Checks an answer, caches it, and returns the list to show. An answer without a list counts
+    /// as a failed list: the cached one stands, if there is one.
     async fn believed(
         &self,
         supervisor: Option<Arc<ConnectionSupervisor>>,
@@ -272,7 +277,7 @@ impl ListRequest {
         Ok(answer)
     }
 
-    /// What it means that a list was answered with something else.
+    /// The server's outcome when it answered a list request without a list.
     fn refused(&self, answer: &Message) -> ServerOutcome<()> {
         let code = answer.field_json("code").and_then(|code| serde_json::from_slice(code).ok());
         match code {
@@ -283,8 +288,8 @@ impl ListRequest {
         }
     }
 
-    /// An empty list of a server that has only just started: what it listed before is believed. It
-    /// is asked again at its startup.
+    /// An empty list of a server that has only just started: its cached list is shown instead. The
+    /// startup listing asks again.
     fn doubted(&self, answer: Message) -> Reply {
         match self.known() {
             Some(before) if before.as_ref() != answer.body_json() => with_body(&answer, &before),
@@ -292,13 +297,13 @@ impl ListRequest {
         }
     }
 
-    /// Remembers a list.
+    /// Caches a list.
     pub(crate) fn keep(&self, answer: &Message) {
         keep(&self.route, &self.key, &self.server.name, &self.call.request, answer);
     }
 }
 
-/// Remembers a list, and tells the operator what has changed in it.
+/// Caches a list, and logs its changes for the operator.
 fn keep(route: &Route, key: &str, server: &str, request: &Message, answer: &Message) {
     let name = name(request);
     let (_, entries, _) = part_of(request.method());
@@ -309,7 +314,7 @@ fn keep(route: &Route, key: &str, server: &str, request: &Message, answer: &Mess
     learn(route, server, request, answer, true);
 }
 
-/// What a list says of tools decides how they are treated. `is_new`: the server has just said it.
+/// Updates the policies of tools from a list. `is_new`: the server has just sent it.
 fn learn(route: &Route, server: &str, request: &Message, list: &Message, is_new: bool) {
     if request.method() == "tools/list" {
         let cursor = request.field_text("cursor").unwrap_or_default();

@@ -1,5 +1,5 @@
-//! One subscription to several servers: acknowledged once, by all together. A server that is
-//! missing is waited for, and the client hears when its tools are there.
+//! Decides how one subscription spans several servers: one acknowledgement for all. A missing
+//! server is waited for, and the client is told when its tools appear.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::upstream::reply::{Refusal, Reply, answered};
 use crate::upstream::startup::ListingProgress;
 use crate::upstream::{Connection, Server};
 
-/// How soon a server is listened to again, at the least.
+/// The shortest pause before the gateway subscribes to a server again.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// Listens to every server until the client goes or all servers are done.
+/// Subscribes to every server until the client leaves or all servers have ended the subscription.
 pub(crate) async fn all(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Reply {
     let sink = Arc::new(FirstAcknowledged {
         sink: Arc::clone(&call.sink),
@@ -39,8 +39,8 @@ pub(crate) async fn all(route: &Arc<Route>, caller: &Caller, call: &GatewayCall)
     answered(&result.json())
 }
 
-/// Listens to one server until it is done, or cannot be listened to; it may come later than the
-/// client.
+/// Keeps the subscription to one server open until the server ends or refuses it; the server may
+/// come up later than the client.
 async fn one(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &GatewayCall) {
     let mut is_missing = server.startup.is_missing();
     let draining = &route.lifecycle.draining;
@@ -66,7 +66,7 @@ async fn one(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &G
     }
 }
 
-/// Listens to the end; meanwhile the client may have to hear that the server's tools are there.
+/// Waits for the end of the subscription; meanwhile `appears` may tell the client of new tools.
 async fn hearing(
     listening: impl Future<Output = Reply>,
     appears: impl Future<Output = ()>,
@@ -78,7 +78,7 @@ async fn hearing(
     }
 }
 
-/// Waits until the tools of a server that was missing were listed.
+/// Waits until a formerly missing server has listed its tools, then tells the client.
 async fn appears(was_missing: bool, connection: &Arc<Connection>, call: &GatewayCall) {
     if !was_missing {
         return;
@@ -93,7 +93,7 @@ async fn appears(was_missing: bool, connection: &Arc<Connection>, call: &Gateway
     }
 }
 
-/// The tools of a server are there that were not there when the client began to listen.
+/// Tells the client that the tools of a server appeared after it had subscribed.
 fn appeared(connection: &Arc<Connection>, call: &GatewayCall) {
     let wanted = call.request.field_json("notifications").map(JsonObject::of).unwrap_or_default();
     let Some(id) = call.request.id().filter(|_| wanted.get("toolsListChanged") == Some(b"true"))
@@ -110,7 +110,7 @@ fn appeared(connection: &Arc<Connection>, call: &GatewayCall) {
     }
 }
 
-/// Lets the first acknowledgement through; the others say nothing new.
+/// Passes on the first acknowledgement only: the client subscribed once.
 struct FirstAcknowledged {
     sink: Arc<dyn ClientSink>,
     is_acknowledged: AtomicBool,
@@ -120,6 +120,7 @@ impl ClientSink for FirstAcknowledged {
     fn notify(&self, connection: &Arc<Connection>, notification: Message) {
         let is_acknowledgement =
             notification.method() == "notifications/subscriptions/acknowledged";
+        // A swap, because several servers may acknowledge at the same moment.
         if !is_acknowledgement || !self.is_acknowledged.swap(true, Ordering::AcqRel) {
             self.sink.notify(connection, notification);
         }

@@ -1,8 +1,8 @@
-//! Merged lists: every server's own entries, in the order of the configuration, under their public
-//! names.
+//! Decides the merged lists: the entries of all servers, in the order of the configuration, under
+//! their public names.
 //!
 //! A server that cannot be reached costs its own entries only. Most clients read one page, so a
-//! page holds all there is up to a bound; beyond it the list goes on under a cursor.
+//! page holds all entries up to a bound; beyond it the list goes on under a cursor.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -27,28 +27,28 @@ use crate::upstream::{Server, UpstreamFailure, beginning};
 /// Entries of one page.
 const PAGE: usize = 1_000;
 
-/// What one server contributed.
+/// One server's share of a merged list.
 #[derive(Default)]
 struct ListPart {
     entries: Vec<Bytes>,
     bytes: usize,
     ttl: Option<u64>,
     is_private: bool,
-    /// What was left out of it, and why.
+    /// Which entries were left out, and why.
     left_out: Option<String>,
-    /// Why it is missing, or not the newest.
+    /// Why the server is missing, or its list not the newest.
     status: Option<Value>,
     quarantined: Vec<Value>,
 }
 
 impl ListPart {
-    /// What a program is told about it.
+    /// The server's status for programs, in the result's `_meta`.
     fn trouble(&self) -> Option<Value> {
         self.status.clone().or_else(|| self.left_out.as_deref().map(missing::partial))
     }
 }
 
-/// The list of all servers.
+/// The merged list of all servers.
 pub(crate) async fn merged(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Reply {
     let (key, id) = match call.request.method() {
         "tools/list" => ("tools", "name"),
@@ -103,6 +103,7 @@ fn page(
     if era == Era::Modern {
         let ttl = parts.iter().map(|part| part.ttl.unwrap_or(0)).min().unwrap_or(0);
         let scope = if parts.iter().any(|part| part.is_private) { "private" } else { "public" };
+        // An incomplete list must not be cached: the missing server may be back any moment.
         let ttl = if troubles.is_empty() { ttl } else { 0 };
         result
             .set("resultType", r#""complete""#)
@@ -119,8 +120,8 @@ fn page(
     result.json()
 }
 
-/// An entry under its public name, which stands once; an address that an earlier server has already
-/// is left to that one.
+/// An entry under its public name; a name appears once. A URI that an earlier server has listed
+/// already stays with that server.
 fn public_entry(
     route: &Route,
     server: &Server,
@@ -142,7 +143,7 @@ fn public_entry(
     Some(entry.to_vec())
 }
 
-/// All pages of one server, within bounds of number and time.
+/// All pages of one server, within bounds of count and time.
 async fn part(
     route: &Arc<Route>,
     caller: &Caller,
@@ -152,6 +153,7 @@ async fn part(
 ) -> ListPart {
     let mut part = ListPart::default();
     let pages = pages(route, caller, server, call, key, &mut part);
+    // `part` is filled through a reference, so the pages read before a timeout still count.
     let failed = match tokio::time::timeout(limits::LIST_TIME, pages).await {
         Ok(Ok(())) => return part,
         Ok(Err(Refusal::Failed(_, failure))) => server.missing(&failure),
@@ -180,7 +182,7 @@ async fn pages(
         if answer.kind() == MessageKind::Error {
             let code = answer.field_json("code").and_then(|code| serde_json::from_slice(code).ok());
             let text = answer.field_text("message").unwrap_or_default().into_owned();
-            // A server that has no such things has none to list.
+            // A server without this method has nothing to list.
             let is_unknown = code == Some(build::METHOD_NOT_FOUND);
             let error = RpcError::new(code.unwrap_or(build::INTERNAL_ERROR), text);
             return if is_unknown { Ok(()) } else { Err(error.into()) };
@@ -206,7 +208,7 @@ async fn pages(
     Ok(())
 }
 
-/// Takes the entries of a page, as far as there is room; says what was left out.
+/// Takes the entries of a page as far as the limits allow; returns why entries were left out.
 fn take(part: &mut ListPart, answer: &Message, key: &str) -> Option<String> {
     let mut left_out = None;
     for span in answer.field(key).map(|list| scan::elements(answer.raw(), list)).unwrap_or_default()
@@ -223,7 +225,7 @@ fn take(part: &mut ListPart, answer: &Message, key: &str) -> Option<String> {
             break;
         }
         part.bytes = bytes;
-        // A copy: an entry does not keep the page that it came on.
+        // A copy, so that an entry does not keep its whole page in memory.
         part.entries.push(Bytes::copy_from_slice(span.of(answer.raw())));
     }
     let ttl =

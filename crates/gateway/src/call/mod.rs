@@ -1,19 +1,19 @@
-//! The life of a call, from the client that asked to the server and back: the page to read first.
+//! The life of a call, from the client to the server and back: the page to read first.
 //!
-//! 1. A call that comes while the gateway goes down is refused.
-//! 2. `target` finds whom it is for: the gateway itself, one server, or several.
-//! 3. `ask` puts it to one server: lists stay as they were (`list`), a tool has a policy
-//!    (`policy`), and here is room for an authorizer.
-//! 4. `execute` tries it under its policy, joins it to an identical one, gives it up or rescues it;
-//!    one whose client has gone may run on (`client::detached`).
-//! 5. `send` takes each attempt out in the server's own era, over a conversation that knows whose
-//!    it is (`translate`, `upstream`).
-//! 6. `reply` gives what comes back the client's id, and makes what does not an honest failure.
+//! 1. While the gateway shuts down, new calls are refused.
+//! 2. `target` finds the addressee of the call: the gateway itself, one server, or several.
+//! 3. `ask` puts the call to one server: lists are answered from the catalog cache where needed
+//!    (`list`), a tool has a policy (`policy`), and an authorizer would be asked here.
+//! 4. `execute` runs the call under its policy: attempts, retries, fallbacks, the join with an
+//!    identical call; a call whose client has left may run on (`client::detached`).
+//! 5. `send` sends each attempt in the server's own era, over a connection that matches every
+//!    answer to its call (`translate`, `upstream`).
+//! 6. `reply` writes the server's answer under the client's id, or the failure that took its place.
 //!
-//! A file here uses only those that stand before it in this list: `server_error`, `fallback`,
-//! `idle_timeout`, `send`, `execute`, `list`, `policy`, `ask`, then who asks
-//! several (`merged_lists`, `listen`, `several`) or none (`initialize`, `resources`), `target`,
-//! `reply`, and this page.
+//! A file here uses only the files before it in this list: `server_error`, `fallback`,
+//! `idle_timeout`, `send`, `execute`, `list`, `policy`, `ask`, then the files that ask several
+//! servers (`merged_lists`, `listen`, `several`) or none (`initialize`, `resources`), `target`,
+//! `reply`, `required`, and this page.
 
 mod ask;
 pub(crate) mod execute;
@@ -44,8 +44,8 @@ use crate::upstream::reply::{Reply, answered};
 use ask::ask;
 use target::Target;
 
-/// One call and its answer, ready for the client. `None`: the client called it off and waits for
-/// nothing.
+/// Runs one call and writes its answer for the client. `None`: the client cancelled the call and
+/// waits for no answer.
 pub(crate) async fn dispatch(
     route: &Arc<Route>,
     caller: &Caller,
@@ -57,6 +57,7 @@ pub(crate) async fn dispatch(
     let _under_way = route.lifecycle.call();
     let cancel = Arc::clone(&call.cancel);
     let mut reply = pin!(answer(route, caller, &call));
+    // Biased: an answer that is ready at the moment of the cancellation still reaches the client.
     let ended = tokio::select! {
         biased;
         reply = reply.as_mut() => Some(reply),
@@ -64,11 +65,12 @@ pub(crate) async fn dispatch(
     };
     let is_called_off = || cancel.is_cancelled() && !route.lifecycle.closing.is_cancelled();
     let reply = match ended {
-        // Whoever called it off hears no failure of it.
+        // A client that cancelled its call gets no failure of it.
         Some(Err(_)) if is_called_off() => return None,
         Some(reply) => reply,
         None if !route.lifecycle.closing.is_cancelled() => return None,
-        // It was not the client that called it off: whatever became of it is said.
+        // The gateway's shutdown cancelled the call, not the client: the client gets the answer
+        // that the call still comes to within `LAST_ANSWER`.
         None => match tokio::time::timeout(limits::LAST_ANSWER, reply).await {
             Ok(reply) => reply,
             Err(_) => return Some(reply::going_down(&call)),
@@ -95,8 +97,8 @@ async fn answer(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Repl
     }
 }
 
-/// What the gateway answers itself, from what its servers said. Boxed, so that what is asked once
-/// does not take room in every call.
+/// Calls that the gateway answers itself, from the handshakes and resources it holds. Boxed, so
+/// that these rare futures take no room in the future of every call.
 async fn ours(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Reply {
     match (call.request.method(), route.single()) {
         ("initialize", _) => Box::pin(initialize::initialize(route, caller, call)).await,

@@ -1,5 +1,5 @@
-//! Which policy a call has, and which tools may stand in for it: what their servers say of them
-//! decides, so a server whose tools were never listed is asked for them first.
+//! Decides which policy a call has, and which tools are its alternates. Both depend on the tool
+//! lists of the servers, so a server that never listed its tools is asked first.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::route::Route;
 use crate::upstream::Server;
 use crate::upstream::call::{GatewayCall, NoClient};
 
-/// The policy of what is called; a method may have none.
+/// The policy of the called tool or method; a method may have none.
 pub(crate) async fn of(
     route: &Arc<Route>,
     caller: &Caller,
@@ -34,8 +34,8 @@ pub(crate) async fn of(
     route.policies.call(&server.name, request)
 }
 
-/// Asks the servers whose tools may stand in for their lists, if nobody has: a tool that is not
-/// known cannot stand in.
+/// Starts to fetch the tool lists of alternate servers that never listed their tools: the gateway
+/// uses no alternate tool that it does not know. `None`: there is nothing to fetch.
 pub(crate) fn meet_stand_ins(
     route: &Arc<Route>,
     caller: &Caller,
@@ -58,11 +58,12 @@ pub(crate) fn meet_stand_ins(
     let asked = async move {
         join_all(unmet.iter().map(|server| look_up_tools(&route, &caller, server, &call))).await;
     };
-    // Whoever gets an answer without them does not wait.
+    // Spawned, not awaited: a call that succeeds without its alternates does not wait for their
+    // lists.
     Some(tokio::spawn(asked).map(|_| ()).boxed().shared())
 }
 
-/// Learns what a server says of its tools, for a client that calls one without having listed them;
+/// Fetches the tool list of a server, for a client that calls a tool without having listed any;
 /// bounded in time.
 async fn look_up_tools(
     route: &Arc<Route>,
@@ -76,9 +77,11 @@ async fn look_up_tools(
     }
     let request = build::request(&Id::number(0), "tools/list", &params.json());
     let Ok(request) = Message::parse(request) else { return };
+    // A cancellation of its own: the client may cancel its call, but not this list.
     let request =
         GatewayCall { request, sink: Arc::new(NoClient), cancel: Arc::default(), ..call.clone() };
-    // Only the first call waits for a server that is greeted and does not list.
+    // Only the first call waits for a server that completed the handshake and does not list its
+    // tools.
     let patience = server.startup.patience(limits::LOOK_UP.min(server.reconnect.patience()));
     if patience.is_zero() {
         return;

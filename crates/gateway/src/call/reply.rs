@@ -1,4 +1,5 @@
-//! What the client reads: the server's own answer under the client's id, or an honest failure.
+//! Decides the reply that the client reads: the server's own answer under the client's id, or an
+//! honest failure.
 
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ use crate::route::Route;
 use crate::upstream::call::GatewayCall;
 use crate::upstream::reply::{Refusal, Reply};
 
-/// The answer to a call, under the client's id.
+/// The answer to a call, under the client's id. An answer that does not fit into `answer_memory`
+/// becomes a failure.
 pub(crate) fn to_client(route: &Route, era: Era, call: &GatewayCall, reply: Reply) -> TwoPieces {
     let answer = written(&route.policies, era, call, reply);
     let size = answer.size();
@@ -24,7 +26,7 @@ pub(crate) fn to_client(route: &Route, era: Era, call: &GatewayCall, reply: Repl
     })
 }
 
-/// The failure that a call is whose answer is too much beside those that wait already.
+/// The failure of a call whose answer does not fit beside the answers already waiting in memory.
 fn does_not_fit(route: &Route, call: &GatewayCall, size: usize) -> FailureReport {
     let public = call.request.field_text("name").unwrap_or_default();
     let found = match route.single() {
@@ -35,6 +37,8 @@ fn does_not_fit(route: &Route, call: &GatewayCall, size: usize) -> FailureReport
         found.map_or(("", &*public), |(server, tool)| (server.name.as_str(), tool));
     let policy =
         route.policies.tool(server, tool).filter(|_| call.request.method() == "tools/call");
+    // The server has answered, so a write was executed: the report must say so, or a client repeats
+    // it.
     let has_changed = policy.is_some_and(|policy| policy.tool.policy().effect != Effect::ReadOnly);
     let what = if tool.is_empty() { call.request.method() } else { tool };
     let next = match has_changed {
@@ -90,14 +94,15 @@ fn written(policies: &PolicyRegistry, era: Era, call: &GatewayCall, reply: Reply
     }
 }
 
-/// A failure of what is no tool: an error of the protocol, with everything that is known of it.
+/// The failure of a request that is no tool call: a protocol error, with the failure report as its
+/// data.
 fn error(report: &FailureReport) -> RpcError {
     let code =
         if report.code == ErrorCode::Overloaded { build::OVERLOADED } else { build::SERVER_LOST };
     RpcError::new(code, report.message.clone()).with(report.object())
 }
 
-/// The answer to a call that comes too late.
+/// The answer to a call that arrives during shutdown.
 pub(crate) fn going_down(call: &GatewayCall) -> TwoPieces {
     let error = RpcError::new(
         build::SHUTTING_DOWN,
@@ -106,10 +111,10 @@ pub(crate) fn going_down(call: &GatewayCall) -> TwoPieces {
     build::error(call.request.id(), &error).into()
 }
 
-/// The server's own bytes, but for the ids that are ours.
+/// The server's own bytes, except for the ids that the gateway had replaced.
 fn renamed(call: &GatewayCall, answer: &Message) -> TwoPieces {
     let Some((span, id)) = answer.id_span().zip(call.request.id()) else {
-        // An error about no request in particular: the server could not read it.
+        // An error without an id: the server could not read the request.
         let error = answer.field_text("message").map_or_else(String::new, |text| text.into_owned());
         return build::error(call.request.id(), &RpcError::new(build::INTERNAL_ERROR, error))
             .into();

@@ -1,5 +1,5 @@
-//! Servers that must be there: loaded before anybody is served, so that a start that cannot work
-//! fails (`required = true`).
+//! Decides whether the gateway may start: servers with `required = true` are loaded before the
+//! first client is served, so that a broken setup fails at once.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::translate::pool::own_info;
 use crate::upstream::Server;
 use crate::upstream::handshake::{self, HandshakeParams};
 
-/// Loads the servers that are required, all at once; if one fails, why, in a line for each.
+/// Loads all required servers at once; the error has one line for each that failed.
 pub(crate) async fn load(route: &Route) -> Result<(), String> {
     let loads = route.set.servers.iter().filter(|server| server.required).map(async |server| {
         let connect = ToolLookup { route, server, handshake: handshake() };
@@ -57,7 +57,7 @@ impl ConnectServer<()> for ToolLookup<'_> {
     }
 }
 
-/// How we shake hands for ourselves.
+/// The gateway's own handshake parameters.
 pub(crate) fn handshake() -> HandshakeParams {
     let mut params = JsonObject::default();
     params

@@ -1,4 +1,5 @@
-//! Resources of our own, `seawall://<what>/<id>`: each only for the client whose it is.
+//! Decides who may read the gateway's own resources, `seawall://<type>/<id>`: only the client that
+//! each belongs to.
 
 use std::sync::Arc;
 
@@ -13,13 +14,13 @@ use crate::route::Route;
 use crate::upstream::call::GatewayCall;
 use crate::upstream::reply::{Refusal, Reply, answered};
 
-/// Whether a request is to read one of ours.
+/// Whether a request reads one of the gateway's own resources.
 pub(crate) fn is_ours(request: &Message) -> bool {
     request.method() == "resources/read"
         && request.field_text("uri").is_some_and(|uri| uri.starts_with(SCHEME))
 }
 
-/// Reads one.
+/// Reads one of the gateway's own resources.
 pub(crate) async fn read(route: &Route, caller: &Caller, call: &GatewayCall) -> Reply {
     let uri = call.request.field_text("uri").unwrap_or_default().into_owned();
     let client = caller.identity(&call.request);
@@ -47,8 +48,8 @@ pub(crate) async fn read(route: &Route, caller: &Caller, call: &GatewayCall) -> 
     answered(result.to_string().as_bytes())
 }
 
-/// What became of a call, for the client that asked for it. Clients that cannot be told apart may
-/// read what any of them asked.
+/// The state and outcome of a queued write, for the client that queued it. Clients that cannot be
+/// told apart may read each other's items.
 async fn of_queue(route: &Route, client: &Arc<str>, id: &str) -> Option<ReadableResult> {
     let item = route.store.as_ref()?.item(id).await.ok().flatten()?;
     if item.call.caller != **client {

@@ -1,5 +1,5 @@
-//! One call to one server, in the era it speaks; at once again if the server certainly did not take
-//! it: its session was lost, or the conversation ended before the request went out.
+//! Sends one call to one server, in the server's era; at once again if the server certainly did not
+//! process it: it forgot the session, or the connection ended before the request went out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::upstream::call::GatewayCall;
 use crate::upstream::reply::{Refusal, Reply};
 use crate::upstream::{SendAgain, Server, UpstreamFailure};
 
-/// Sends a call, and again as long as `again` allows it. `wait` says how long the server is waited
-/// for, knowing whether it was found away.
+/// Sends a call, and resends it as long as `again` allows. `wait` says how long to wait for the
+/// connection, given whether the server was found away.
 pub(crate) async fn send(
     route: &Arc<Route>,
     caller: &Caller,
@@ -35,8 +35,7 @@ pub(crate) async fn send(
     }
 }
 
-/// One call to one server, in the era it speaks, once it is there; `wait` is how long it is waited
-/// for.
+/// Sends a call once, in the server's era, when the connection is up; waits up to `wait` for it.
 pub(crate) async fn once(
     route: &Arc<Route>,
     caller: &Caller,
@@ -48,6 +47,7 @@ pub(crate) async fn once(
     match caller {
         Caller::Legacy(session, stream) => {
             let supervisor = session.supervisor(server).map_err(failed)?;
+            // Without a connection nothing was sent, so even a write may be repeated.
             let connection = supervisor
                 .connection(wait)
                 .await
@@ -57,6 +57,8 @@ pub(crate) async fn once(
                 return to_modern::exchange(session, stream, server, &connection, call).await;
             }
             let answer = connection.request(call).await.map_err(failed)?;
+            // Only after success: the session replays these requests (subscriptions, log level)
+            // when it reconnects.
             if answer.kind() == MessageKind::Result {
                 session.note(server, &call.request);
             }

@@ -1,4 +1,4 @@
-//! What an error says that a server answered with.
+//! Decides the meaning of an error that a server answered with: its signals, and when to retry.
 
 use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,13 +8,13 @@ use seawall::{Disposition, FailureSignals};
 use crate::protocol::edit::JsonObject;
 use crate::protocol::{Message, MessageKind, scan};
 
-/// Whether an answer is an error that may pass.
+/// Whether an answer is a transient error.
 pub(crate) fn is_passing(answer: &Message) -> bool {
     answer.kind() == MessageKind::Error
         && seawall::classify(&error_signals(answer)).disposition == Disposition::Transient
 }
 
-/// What a server's error says, and when it wants to be asked again.
+/// The failure signals of a server's error, with its retry-after time.
 #[expect(
     clippy::disallowed_methods,
     reason = "a server may name the date when it wants to be asked again"
@@ -26,7 +26,7 @@ pub(crate) fn error_signals(answer: &Message) -> FailureSignals {
         .unwrap_or(0);
     let text = answer.field_text("message").unwrap_or_default();
     let data = JsonObject::of(answer.field_json("data").unwrap_or_default());
-    // A number, or a text as the header has it: digits, or a date.
+    // A JSON number, or a string as in the `Retry-After` header: digits, or a date.
     let said = |name: &str| {
         let json = data.get(name)?;
         scan::text(json).or_else(|| std::str::from_utf8(json).ok().map(Cow::Borrowed))

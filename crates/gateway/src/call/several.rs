@@ -1,4 +1,5 @@
-//! A call for several servers: for the one of them that has something, or for all that are there.
+//! Decides how one call reaches several servers: the one that owns its subject, or all that are
+//! connected.
 
 use std::sync::Arc;
 
@@ -11,8 +12,8 @@ use crate::upstream::Server;
 use crate::upstream::call::GatewayCall;
 use crate::upstream::reply::{Reply, answered};
 
-/// A call about something that one server has, and nobody knows which: the first that does not say
-/// no.
+/// Asks the servers one after the other until one answers with a result, which makes it the owner
+/// of the resource or task.
 pub(crate) async fn first_that_has(
     route: &Arc<Route>,
     caller: &Caller,
@@ -26,6 +27,7 @@ pub(crate) async fn first_that_has(
                 route.own(what, &server.name);
                 return Ok(answer);
             }
+            // A server's own error outranks the failure to reach another server.
             other => last = Some(last.filter(|_| other.is_err()).unwrap_or(other)),
         }
     }
@@ -34,8 +36,9 @@ pub(crate) async fn first_that_has(
     })
 }
 
-/// A call for every server that is there; whoever does not know it is not asked for more. The
-/// others are told when they come, so nobody waits for them.
+/// Sends a call to every connected server; succeeds if one of them knows the method, or if others
+/// are not connected yet. Servers that connect later get the session's log level then, so the call
+/// does not wait for them.
 pub(crate) async fn everywhere(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Reply {
     let is_there = |server: &&Arc<Server>| match caller {
         Caller::Legacy(session, _) => {

@@ -1,4 +1,4 @@
-//! Which server a call is for: found from what it says, and returned; nobody is asked here.
+//! Decides which server a call is for, from the request alone; no server is asked here.
 
 use std::sync::Arc;
 
@@ -12,21 +12,21 @@ use crate::upstream::Server;
 use crate::upstream::call::GatewayCall;
 use crate::upstream::reply::Refusal;
 
-/// Whom a call is for.
+/// The addressee of a call.
 pub(crate) enum Target<'r> {
     /// The gateway itself.
     Gateway,
-    /// The only server, or the one that is known to have what the call is about.
+    /// The only server of the route, or the known owner of the call's resource or task.
     Server(&'r Arc<Server>),
-    /// The server that a public name names; the call is under the server's own name for it.
+    /// The server in a public name; the call carries the server's own name instead.
     Named(&'r Arc<Server>, Box<GatewayCall>),
-    /// The server that has this, whichever it is.
+    /// The server that owns this resource or task; not known yet which one.
     Owner(String),
-    /// All of them.
+    /// All servers of the route.
     Every,
 }
 
-/// Finds whom a call is for.
+/// Finds the addressee of a call.
 pub(crate) fn of<'r>(route: &'r Route, call: &GatewayCall) -> Result<Target<'r>, Refusal> {
     let request = &call.request;
     match (request.method(), route.single()) {
@@ -60,7 +60,7 @@ pub(crate) fn of<'r>(route: &'r Route, call: &GatewayCall) -> Result<Target<'r>,
     }
 }
 
-/// A call by a public name: goes to its server under the server's own name for it.
+/// Resolves a public name: the call goes to its server, under the server's own name.
 fn named<'r>(
     route: &'r Route,
     call: &GatewayCall,
@@ -81,7 +81,7 @@ fn named<'r>(
     Ok(Target::Named(server, Box::new(renamed(call, span, own)?)))
 }
 
-/// The call under the server's own name for what it is about.
+/// The call with the server's own name in place of the public one.
 fn renamed(call: &GatewayCall, span: Span, own: &str) -> Result<GatewayCall, Refusal> {
     let spliced = edit::splice(call.request.raw(), &mut [(span, quoted(own).as_bytes())]);
     let request =
@@ -89,7 +89,7 @@ fn renamed(call: &GatewayCall, span: Span, own: &str) -> Result<GatewayCall, Ref
     Ok(GatewayCall { request, ..call.clone() })
 }
 
-/// A call about something that one server has.
+/// A call about a resource or a task, which one server owns.
 fn owner<'r>(
     route: &'r Route,
     call: &GatewayCall,
@@ -106,7 +106,7 @@ fn owner<'r>(
     })
 }
 
-/// Completion: of a prompt by its public name, of a template by its owner.
+/// Completion: a prompt is found by its public name, a resource template by its owner.
 fn completion<'r>(route: &'r Route, call: &GatewayCall) -> Result<Target<'r>, Refusal> {
     let request = &call.request;
     let reference =
@@ -120,7 +120,7 @@ fn completion<'r>(route: &'r Route, call: &GatewayCall) -> Result<Target<'r>, Re
     }
 }
 
-/// A task answers to the server that made it.
+/// Notes the server of a task that `answer` started, so that later `tasks/` requests find it.
 pub(crate) fn learn_task(route: &Route, server: &Server, answer: &Message) {
     let inner =
         answer.field("task").map(|span| scan::members(answer.raw(), span)).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Lists as they were last: what is kept of one, whether another is the same, and what a client is
-//! shown of it.
+//! Decides which list a client is shown while its server is away, and whether a server's new list
+//! is the same as the cached one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::upstream::probe::holds_list;
 /// How long after its start an empty list of a server is not believed.
 pub(crate) const WARM_UP: Duration = Duration::from_secs(30);
 
-/// The lists, where their entries are, and what tells clients that they have changed.
+/// The lists: method, member that holds the entries, and notification of a change.
 pub(crate) const LISTS: [(&str, &str, &str); 4] = [
     ("tools/list", "tools", "notifications/tools/list_changed"),
     ("prompts/list", "prompts", "notifications/prompts/list_changed"),
@@ -35,7 +35,7 @@ pub(crate) fn is_list(request: &Message) -> bool {
     LISTS.iter().any(|(method, ..)| *method == request.method())
 }
 
-/// The name of a list, or of one page of it.
+/// The cache name of a list, or of one page of it.
 pub(crate) fn name(request: &Message) -> String {
     match request.field_text("cursor") {
         Some(cursor) => format!("{} {cursor}", request.method()),
@@ -43,7 +43,7 @@ pub(crate) fn name(request: &Message) -> String {
     }
 }
 
-/// Tells the operator what has changed in a list.
+/// Logs the changes in a list for the operator.
 pub(crate) fn report(server: &str, list: &str, drift: Option<String>) {
     if let Some(drift) = drift {
         log::warn(&format!("{server}: {list} is not what it was: {drift}"));
@@ -55,24 +55,24 @@ pub(crate) fn part_of(method: &str) -> (&'static str, &'static str, &'static str
     LISTS.into_iter().find(|(list, ..)| *list == method).unwrap_or(LISTS[0])
 }
 
-/// What tells a client to read a list again.
+/// The notification that has a client read a list again.
 pub(crate) fn changed(method: &str) -> bytes::Bytes {
     build::notification(part_of(method).2, None)
 }
 
-/// Whether a list has nothing on it.
+/// Whether a list has no entries.
 pub(crate) fn is_empty(method: &str, answer: &Message) -> bool {
     answer.field(part_of(method).1).is_none_or(|list| scan::elements(answer.raw(), list).is_empty())
 }
 
-/// Whether a list has the same entries as one that is remembered, in the same order.
+/// Whether a list has the same entries as the cached one, in the same order.
 pub(crate) fn is_same(method: &str, before: &[u8], answer: &Message) -> bool {
     let entries = part_of(method).1;
     JsonObject::of(before).get(entries) == answer.field_json(entries)
 }
 
-/// What clients of this kind and era were shown last; else what clients of any other kind were, in
-/// this era's words.
+/// The list that clients of this kind and era were shown last; else the list of any other kind of
+/// client, fitted to this era.
 pub(crate) fn known(
     catalog_cache: &CatalogCache,
     key: &str,
@@ -83,14 +83,14 @@ pub(crate) fn known(
     catalog_cache.list(key, name).or_else(of_any)
 }
 
-/// A list in the words of an era: only the modern one says how long an answer is good, and for
-/// whom.
+/// A list in the form of an era: only the modern era has members that say how long an answer may be
+/// cached, and for whom.
 pub(crate) fn fitted(era: Era, list: &[u8]) -> Vec<u8> {
     let mut result = JsonObject::of(list);
     let is_marked =
         ["resultType", "ttlMs", "cacheScope"].iter().any(|name| result.get(name).is_some());
     match era {
-        // Byte for byte what the server said, wherever that can be.
+        // A legacy list without these members stays byte for byte as the server sent it.
         Era::Legacy if !is_marked => return list.to_vec(),
         Era::Legacy => result.remove("resultType").remove("ttlMs").remove("cacheScope"),
         Era::Modern => result
@@ -101,8 +101,8 @@ pub(crate) fn fitted(era: Era, list: &[u8]) -> Vec<u8> {
     result.json()
 }
 
-/// A server is back: if its lists of other things than tools are not what they were, the client is
-/// told, once. Its tools are compared at its startup.
+/// After a server has reconnected: reads its lists other than tools. If one has changed, the client
+/// is notified, once per notification. Tools are compared at startup.
 async fn compare(
     catalog_cache: &CatalogCache,
     session: &Arc<Session>,
@@ -114,6 +114,7 @@ async fn compare(
         let Some(before) = catalog_cache.list(key, method) else { continue };
         let answer =
             list(session, connection, method).await.filter(|answer| holds_list(answer, entries));
+        // An empty list is not believed right after a reconnect: the server may not be ready yet.
         let Some(answer) =
             answer.filter(|answer| !is_same(method, &before, answer) && !is_empty(method, answer))
         else {
@@ -148,10 +149,10 @@ async fn list(
     answer.map(|answer| quarantine::cleaned(server, Era::Legacy, method, answer))
 }
 
-/// What is done with the conversations of sessions.
+/// The hooks that the catalog runs for the connections of sessions.
 #[derive(Debug)]
 pub(crate) struct CatalogHooks {
-    /// What servers listed last.
+    /// The last lists of all servers.
     pub catalog_cache: Arc<CatalogCache>,
 }
 

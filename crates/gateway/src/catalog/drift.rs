@@ -1,5 +1,5 @@
-//! What has changed between two lists of one server, for the operator: a renamed tool is a broken
-//! prompt somewhere.
+//! Decides which changes between two lists of one server the operator is told: a renamed tool is a
+//! broken prompt somewhere.
 
 use std::collections::HashMap;
 
@@ -7,13 +7,14 @@ use crate::protocol::edit::JsonObject;
 use crate::protocol::scan::{self, Span};
 use crate::upstream::beginning;
 
-/// Names of one kind of change that are told; more are only counted.
+/// Names that are logged per kind of change; further names are only counted.
 const NAMED: usize = 10;
 
-/// What something is called, and its text.
+/// The name or URI of an entry, and its JSON text.
 type ListEntry = (String, Vec<u8>);
 
-/// What was added, removed and changed from one list to the next; nothing if both say the same.
+/// The entries that were added, removed and changed from one list to the next; `None` if both have
+/// the same entries.
 pub(crate) fn between(before: &[u8], after: &[u8], key: &str) -> Option<String> {
     let (before, after) = (entries(before, key), entries(after, key));
     let (old, new): (HashMap<_, _>, HashMap<_, _>) =
@@ -34,7 +35,7 @@ fn told<'a>(what: &str, entries: impl Iterator<Item = &'a ListEntry>) -> Option<
     (!names.is_empty()).then(|| format!("{what} {}{more}", shown.join(", ")))
 }
 
-/// The entries of a list by what each is called.
+/// The entries of a list, each with its name or URI.
 fn entries(list: &[u8], key: &str) -> Vec<ListEntry> {
     let id = match key {
         "resources" => "uri",

@@ -1,4 +1,5 @@
-//! What a server's list says of a tool, and what follows from it for the tool's policy.
+//! Decides the policy of a tool from the configuration and from the definition in its server's
+//! list.
 
 use seawall::{Annotations, Effect, Fallback, Policy, Siblings};
 use serde_json::Value;
@@ -9,30 +10,31 @@ use crate::config::layers::{PolicyRules, ServerRules, ToolHints};
 use crate::protocol::edit::JsonObject;
 use crate::protocol::scan;
 
-/// What a server says of a tool.
+/// The definition of a tool, as far as policy needs it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ListedTool {
-    /// What it says about repeating it, and about its results.
+    /// Hints about the tool's effect and its results.
     pub hints: ToolHints,
     /// The argument that holds the items of a batch.
     pub(crate) items: Option<String>,
-    /// The argument by which the server knows a repeat.
+    /// The idempotency key: the argument by which the server recognizes a repeat.
     pub(crate) key: Option<String>,
 }
 
-/// How a tool is treated, once all is known of it.
+/// The resolved policy of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ToolDecision {
-    /// Its policy.
+    /// The policy for the library.
     pub policy: Policy,
-    /// What the gateway alone knows.
+    /// The settings that only the gateway uses.
     pub own: GatewayPolicy,
-    /// The argument by which its server knows a repeat, where calls that carry it may be repeated.
+    /// The idempotency key, present only where calls that carry it may be repeated.
     pub key: Option<String>,
 }
 
 impl ListedTool {
-    /// The tools of a list, each with what is said of it and what the others tell about it.
+    /// The tools of a list, each with its definition and with the conclusions from the names of the
+    /// others.
     pub(crate) fn read_all(
         raw: &[u8],
         entries: impl IntoIterator<Item = scan::Span>,
@@ -44,7 +46,7 @@ impl ListedTool {
         all
     }
 
-    /// The name of a listed tool, and what is said of it.
+    /// The name and the definition of one listed tool.
     fn read(raw: &[u8], entry: scan::Span) -> Option<(String, Self)> {
         let members = scan::members(raw, entry);
         let find = |name: &str| {
@@ -61,7 +63,7 @@ impl ListedTool {
         Some((name, Self { hints, items, key }))
     }
 
-    /// How the tool is treated.
+    /// Resolves the policy of the tool.
     pub(crate) fn decide(
         &self,
         rules: &PolicyRules,
@@ -77,7 +79,8 @@ impl ListedTool {
         ToolDecision { policy, own, key: key.map(str::to_owned) }
     }
 
-    /// Tells the steps of a policy what the schema calls the items of a batch.
+    /// Tells the batch fallback of a policy which argument holds the items, if the policy does not
+    /// name it.
     pub(crate) fn name_items(&self, policy: &mut Policy) {
         for step in &mut policy.fallback {
             if let Fallback::OneByOne(items @ None) = step {
@@ -86,7 +89,8 @@ impl ListedTool {
         }
     }
 
-    /// The key. The schema is the server's word, like its annotations: it counts where those do.
+    /// The idempotency key. The schema is a statement of the server, like its annotations: it
+    /// counts only where those do.
     fn open_key(
         &self,
         rules: &PolicyRules,
@@ -99,7 +103,7 @@ impl ListedTool {
     }
 }
 
-/// The hints, each on its own: one that is not what it should be is none, and takes no other along.
+/// The hints, each parsed on its own: an invalid hint is ignored and does not affect the others.
 fn annotations(json: &[u8]) -> Annotations {
     let all = JsonObject::of(json);
     let hint = |name: &str| all.get(name).and_then(|json| serde_json::from_slice(json).ok());

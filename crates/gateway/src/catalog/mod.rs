@@ -1,5 +1,6 @@
-//! What servers list: `listed` reads it, `quarantine` leaves out what no client can read, `drift`
-//! says what changed, `names` gives things public names, `missing` says who is not there.
+//! The lists of servers: `listed` and `schema` read the definition of a tool, `quarantine` leaves
+//! out tools that no client can read, `drift` names the changes between two lists, `names` gives
+//! entries their public names, and `cached_lists` compares lists with the cached ones.
 
 pub(crate) mod cached_lists;
 pub(crate) mod drift;

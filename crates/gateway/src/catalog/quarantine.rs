@@ -1,9 +1,8 @@
-//! Tools that would cost a client the whole list: left out and named; the others stay as they are,
-//! byte for byte.
+//! Decides which tools are left out of a list because they would make a client refuse all of it.
+//! They are named in the answer; the other tools stay as they are, byte for byte.
 //!
-//! Clients read a list with a schema of their own, and one entry that does not fit makes them
-//! refuse all of it. What is checked here is what they check: the shape that the protocol gives a
-//! tool.
+//! Clients validate a list with a schema of their own, and refuse the whole list if one entry does
+//! not fit. The checks here are those of the clients: the shape that the protocol gives a tool.
 
 use std::collections::HashSet;
 
@@ -16,14 +15,14 @@ use crate::runtime::plural::counted;
 use crate::upstream::reply::with_body;
 use crate::upstream::{Server, beginning};
 
-/// Where a list says what was left out of it.
+/// The `_meta` key under which a list names the tools that were left out.
 pub(crate) const QUARANTINED: &str = "seawall/quarantined";
-/// Tools that are named; more are only counted.
+/// Tools that are named; further tools are only counted.
 const NAMED: usize = 20;
-/// Letters of a name that are shown.
+/// Characters of a name that are shown.
 const SHOWN: usize = 100;
 
-/// A list of tools without those that no client of this era can read; anything else as it is.
+/// A list of tools without those that clients of this era cannot read; any other answer unchanged.
 pub(crate) fn cleaned(server: &Server, era: Era, method: &str, answer: Message) -> Message {
     let Some(list) = answer
         .field("tools")
@@ -65,7 +64,8 @@ pub(crate) fn cleaned(server: &Server, era: Era, method: &str, answer: Message) 
     with_body(&answer, &body).unwrap_or(answer)
 }
 
-/// The name of a tool that no client of this era can read, and why; nothing if it is fine.
+/// The name of a tool that clients of this era cannot read, and the reason; `None` if the tool is
+/// fine.
 fn fault(entry: &[u8], era: Era, seen: &mut HashSet<String>) -> Option<(String, String)> {
     let tool: Value = serde_json::from_slice(entry).unwrap_or_default();
     let name = tool["name"].as_str().unwrap_or_default();
@@ -78,7 +78,7 @@ fn fault(entry: &[u8], era: Era, seen: &mut HashSet<String>) -> Option<(String, 
     } else if !matches!(tool.get("description"), None | Some(Value::String(_))) {
         "its description is not a string".to_owned()
     } else {
-        // What a tool answers with may be anything since 2026-07-28.
+        // Since 2026-07-28 an output schema may describe any value, not only an object.
         let output = tool.get("outputSchema").filter(|_| era == Era::Legacy);
         let output = output.and_then(|output| schema_fault(Some(output), "outputSchema"));
         schema_fault(tool.get("inputSchema"), "inputSchema").or(output)?
@@ -86,8 +86,7 @@ fn fault(entry: &[u8], era: Era, seen: &mut HashSet<String>) -> Option<(String, 
     Some((beginning(name).chars().take(SHOWN).collect(), reason))
 }
 
-/// What is wrong with a schema for clients: it must be one of an object, and its properties objects
-/// too.
+/// Why clients refuse a schema: its type must be "object", and its properties must be objects too.
 fn schema_fault(schema: Option<&Value>, of: &str) -> Option<String> {
     let Some(schema) = schema.and_then(Value::as_object) else {
         return Some(format!("its {of} is missing or not an object"));

@@ -1,10 +1,10 @@
-//! What the schema of a tool's arguments says: which of them holds the items of a batch, and which
-//! the key of a write.
+//! Decides from the schema of a tool's arguments which argument holds the items of a batch, and
+//! which is the idempotency key of a write.
 
 use serde_json::Value;
 
 /// The argument that holds the items of a batch, if the schema leaves no doubt: the only list, or
-/// the only one that is required. A list that may not have a single item cannot be taken apart.
+/// the only required list. A list that must have more than one item cannot be split.
 pub(crate) fn items(schema: &Value) -> Option<&str> {
     let lists: Vec<(&String, &Value)> = schema["properties"]
         .as_object()?
@@ -36,7 +36,7 @@ fn is_list(property: &Value) -> bool {
     is_array(property) || may_be("anyOf") || may_be("oneOf")
 }
 
-/// The argument by which a server knows a write that it has seen before.
+/// The idempotency key: the argument by which a server recognizes a write that it has seen before.
 pub(crate) fn key(schema: &Value) -> Option<&str> {
     let is_key = |name: &str| name.replace(['_', '-'], "").eq_ignore_ascii_case("idempotencykey");
     schema["properties"].as_object()?.keys().find(|name| is_key(name)).map(String::as_str)

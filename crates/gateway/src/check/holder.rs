@@ -1,47 +1,48 @@
-//! Who has a port or a file, as far as this user can see. Only `/proc` is read; where there is
-//! none, nobody is seen.
+//! Finds the process that holds a port or a file, as far as this user can see it. Reads only
+//! `/proc`; without `/proc` it finds none.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Processes that are looked at, and files of each.
+/// The most processes that are examined, and the most files of each.
 const LOOKED_AT: usize = 20_000;
 
-/// A process.
+/// A process that holds a port or a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PortHolder {
     pid: u32,
-    /// The name of its program, if that may be seen.
+    /// The name of the process's program, if this user may see it.
     program: String,
 }
 
 impl PortHolder {
-    /// Whether it runs the same program as we.
+    /// Whether the process runs the same program as this one.
     pub(super) fn is_ours(&self) -> bool {
         self.program == own_program()
     }
 
-    /// In words.
+    /// Program and pid, in words.
     pub(super) fn words(&self) -> String {
         format!("{} (process {})", self.program, self.pid)
     }
 }
 
-/// The name of our program.
+/// The name of this process's program.
 fn own_program() -> String {
     program(std::process::id())
 }
 
-/// Without what the system adds once the file was replaced.
+/// The name of a process's program, without the ` (deleted)` that Linux adds once the file was
+/// replaced.
 fn program(pid: u32) -> String {
     let path = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     name.strip_suffix(" (deleted)").map(str::to_owned).unwrap_or(name)
 }
 
-/// Who listens on an address.
+/// The process that listens on an address.
 pub(super) fn of_port(address: SocketAddr) -> Option<PortHolder> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"]
         .map(|path| fs::read_to_string(path).unwrap_or_default());
@@ -53,12 +54,13 @@ pub(super) fn of_port(address: SocketAddr) -> Option<PortHolder> {
     holding(|link| sockets.iter().any(|socket| link == Path::new(socket)))
 }
 
-/// The socket that a line of the table tells of, if it listens where the address is.
+/// The socket in a line of the table, if it listens on this address.
 fn listening(line: &str, address: SocketAddr) -> Option<String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (local, state, inode) = (words.get(1)?, words.get(3)?, words.get(9)?);
     let (ip, port) = local.split_once(':')?;
     let is_everywhere = |ip: &str| ip.bytes().all(|digit| digit == b'0');
+    // `ends_with` also finds an IPv4 address that the IPv6 table lists as mapped.
     let is_there =
         is_everywhere(ip) || address.ip().is_unspecified() || ip.ends_with(&in_table(address.ip()));
     let is_meant =
@@ -66,7 +68,7 @@ fn listening(line: &str, address: SocketAddr) -> Option<String> {
     is_meant.then(|| format!("socket:[{inode}]"))
 }
 
-/// An address as the table has it: words of four bytes, each as a number of this machine.
+/// An address as the table writes it: words of four bytes, each in this machine's byte order.
 fn in_table(ip: IpAddr) -> String {
     let bytes = match ip {
         IpAddr::V4(ip) => ip.octets().to_vec(),
@@ -77,7 +79,7 @@ fn in_table(ip: IpAddr) -> String {
     bytes.chunks(4).filter_map(|four| word(four).ok()).collect()
 }
 
-/// Whether somebody holds a lock on a file, and who.
+/// Whether a file is locked, and the process that holds it, if it can be seen.
 pub(super) fn of_lock(path: &Path) -> Option<Option<PortHolder>> {
     let (path, file) = (path.canonicalize().ok()?, fs::metadata(path).ok()?);
     let (major, minor) = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
@@ -87,7 +89,7 @@ pub(super) fn of_lock(path: &Path) -> Option<Option<PortHolder>> {
     is_locked.then(|| holding(|link| link == path))
 }
 
-/// The first process, other than this, that has a file which is meant.
+/// The first other process with an open file that `is_meant` accepts.
 fn holding(is_meant: impl Fn(&Path) -> bool) -> Option<PortHolder> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten().take(LOOKED_AT);
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());

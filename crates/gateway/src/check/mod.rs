@@ -1,9 +1,10 @@
-//! A look at everything that is configured, before anybody depends on it: who can be reached, what
-//! is missing, what will surprise.
+//! Checks a whole configuration before clients depend on it: which servers can be reached, which
+//! credentials are missing, which settings will surprise.
 //!
-//! Nothing is called and nothing is left: servers are greeted and asked for their tools, all at
-//! once and within a limit. `trouble` says what is wrong and what to do, `needs` what the gateway
-//! itself lacks, `warn` what is not wrong and yet worth knowing, `show` writes it down.
+//! The check calls no tool and leaves nothing behind: it shakes hands with all servers at once,
+//! within a time limit, and lists their tools. `trouble` explains each problem and its remedy,
+//! `needs` checks the gateway's own ports and store, `warn` finds harmless surprises, `show` writes
+//! the report.
 
 mod holder;
 pub(crate) mod needs;
@@ -35,41 +36,41 @@ use crate::upstream::probe::{ProbeFailed, ProbeResult};
 use crate::upstream::status::Observations;
 use crate::upstream::{Server, UpstreamFailure};
 
-/// What was found.
+/// The result of a check.
 pub(crate) struct CheckReport {
     file: String,
     servers: Vec<CheckedServer>,
     needs: Vec<Requirement>,
     warnings: Vec<String>,
-    /// How it is, though nothing has to be done.
+    /// Facts that need no action.
     notes: Vec<String>,
 }
 
-/// What was found of one server.
+/// The result for one server.
 struct CheckedServer {
     name: String,
-    /// The command or the address, as it can be shown.
+    /// The command or the URL, without secrets.
     way: String,
     took: Duration,
     found: Result<HealthyServer, ServerTrouble>,
     warnings: Vec<String>,
 }
 
-/// A server that is well.
+/// A server that works.
 struct HealthyServer {
     era: Era,
     version: String,
     tools: Vec<(String, ListedTool)>,
-    /// Tools that no client could read, and why.
+    /// Tools with a broken definition, and why.
     broken: Vec<String>,
     bytes: usize,
 }
 
-/// One server, as it was looked at.
+/// One probed server: the result and the time it took.
 type ServerCheck = (Result<ProbeResult, ProbeFailed>, Duration);
 
-/// Looks at all servers of a gateway that serves nobody, at most so long at each; `progress` hears
-/// who is still waited for.
+/// Probes all servers of a gateway that has no clients, each for at most `most`; `progress` gets
+/// the names of the servers that have not answered yet.
 pub(crate) async fn look(
     gateway: &Gateway,
     most: Duration,
@@ -98,11 +99,12 @@ async fn one(server: &Server, most: Duration) -> ServerCheck {
     (found.unwrap_or(Err(ProbeFailed::Failed(UpstreamFailure::Silent(most)))), began.elapsed())
 }
 
-/// Keeps what the servers listed; it is kept when this ends.
+/// Writes the tool lists into the catalog cache, and waits until they are on disk.
 pub(crate) async fn keep(gateway: &Gateway, looked: &[ServerCheck]) {
     let route = gateway.all();
     for (server, (found, _)) in gateway.servers.iter().zip(looked) {
-        // What another gateway remembers of a server that is away is no news of it.
+        // A list that another gateway served from its cache, for a server that is away, is not
+        // news.
         if let Ok(found) = found.as_ref()
             && remembered(found).is_none()
         {
@@ -118,7 +120,7 @@ pub(crate) async fn keep(gateway: &Gateway, looked: &[ServerCheck]) {
     route.catalog_cache.flush().await;
 }
 
-/// What follows from it, once everything has ended: how a process ended is known only then.
+/// The report, made once the gateway has ended: the exit of a process is known only then.
 pub(crate) fn report(
     config: &Config,
     gateway: &Gateway,
@@ -151,7 +153,8 @@ pub(crate) fn report(
     report
 }
 
-/// Another gateway in front of it answers from memory, and says so: the server itself is away.
+/// The server and reason that another gateway names, if it answered from its cache: the server
+/// behind it is away.
 fn remembered(found: &ProbeResult) -> Option<(String, String)> {
     let told = found.pages.iter().find_map(|page| page.meta_json(missing::SERVERS))?;
     let told: serde_json::Value = serde_json::from_slice(told).ok()?;
@@ -159,7 +162,7 @@ fn remembered(found: &ProbeResult) -> Option<(String, String)> {
     Some((name.clone(), about["reason"].as_str().unwrap_or("it is away").to_owned()))
 }
 
-/// What a server listed, without what no client can read.
+/// The listed tools of a server, without broken definitions.
 fn fine(server: &Arc<Server>, found: &ProbeResult) -> HealthyServer {
     let (era, version) =
         found.info.as_ref().map_or((Era::Legacy, ""), |info| (info.era, &info.version));
@@ -199,7 +202,7 @@ fn noise(seen: &Observations) -> Vec<String> {
 }
 
 impl CheckReport {
-    /// Whether every server is well, and the gateway has what it needs.
+    /// Whether every server works, and the gateway has everything it needs.
     pub(crate) fn is_well(&self) -> bool {
         self.has_all() && self.servers.iter().all(|server| server.found.is_ok())
     }
@@ -208,7 +211,7 @@ impl CheckReport {
         self.needs.iter().all(|need| need.found.is_ok())
     }
 
-    /// Whether nothing is wrong but credentials.
+    /// Whether only credentials are missing.
     pub(crate) fn is_only_closed(&self) -> bool {
         let troubles = || self.servers.iter().filter_map(|server| server.found.as_ref().err());
         let is_closed =

@@ -1,7 +1,7 @@
-//! What the gateway itself needs of this machine: addresses to listen on, a store to write to.
+//! Checks the gateway's own needs on this machine: addresses to listen on, a store to write to.
 //!
-//! Nothing is made, changed, locked or listened on. What a gateway that runs already has is no
-//! trouble: it is told.
+//! The check creates, changes, locks and listens on nothing. A port or store that a running gateway
+//! holds is reported, but no failure.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -15,35 +15,35 @@ use crate::config::{Config, Problem};
 use crate::frontend::http;
 use crate::store::embedded::{self, StoreTrouble};
 
-/// How long a disk may take to say what is there.
+/// How long the disk may take to answer.
 const DISK: Duration = Duration::from_secs(10);
 
-/// The one trouble that is no more than a missing credential.
+/// The one problem that is only a missing credential.
 pub(super) const NO_TOKEN: &str = "no_token";
 
-/// Something that the gateway needs.
+/// A port or folder that the gateway needs.
 pub(crate) struct Requirement {
     /// The section of the configuration.
     pub(super) what: &'static str,
     /// The address or the folder.
     pub(super) at: String,
-    /// That it is there, with what is worth knowing; or why it is not.
+    /// `Ok` if the gateway can have it, perhaps with a note; else the reason.
     pub(super) found: Result<Option<String>, UnmetRequirement>,
 }
 
 /// Why the gateway cannot have it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct UnmetRequirement {
-    /// In one word, for programs.
+    /// The problem in one word, for programs.
     pub(super) problem: &'static str,
-    /// What is the matter.
+    /// The problem in a sentence.
     pub(super) text: String,
-    /// What to do.
+    /// The remedy.
     pub(super) next: String,
 }
 
 impl Requirement {
-    /// What is worth knowing of what is there.
+    /// The note about a requirement that is met.
     pub(super) fn note(&self) -> Option<String> {
         let note = self.found.as_ref().ok()?.as_ref()?;
         Some(format!("{} {}: {note}", self.what, self.at))
@@ -58,7 +58,7 @@ fn unmet(
     UnmetRequirement { problem, text: text.into(), next: next.into() }
 }
 
-/// Looks at everything that `seawall serve` would open.
+/// Checks every address and folder that `seawall serve` would open.
 pub(crate) async fn look(config: &Config) -> Vec<Requirement> {
     let mut needs = Vec::new();
     let found = match http::refusal(config.listen) {
@@ -87,14 +87,15 @@ pub(crate) async fn look(config: &Config) -> Vec<Requirement> {
     needs
 }
 
-/// Operators have a token that is not there.
+/// The admin token that the configuration refers to is not set.
 fn token(lacking: &[Problem]) -> Option<UnmetRequirement> {
     let told: Vec<String> = lacking.iter().map(ToString::to_string).collect();
     let next = "Set it where `seawall` is started; until then nothing can be changed there.";
     (!told.is_empty()).then(|| unmet(NO_TOKEN, told.join("; "), next))
 }
 
-/// Who did not say where to listen may never want to: a client may speak stdio to the gateway.
+/// Turns a failure into a note where the configuration names no `listen`: the gateway may only be
+/// meant for a client on stdio.
 fn softened(
     found: Result<Option<String>, UnmetRequirement>,
 ) -> Result<Option<String>, UnmetRequirement> {
@@ -106,7 +107,7 @@ fn softened(
     })
 }
 
-/// Whether an address can be listened on. It is taken for a moment, and never listened on.
+/// Whether the gateway can listen on an address. Binds it for a moment, and never listens.
 fn address(address: SocketAddr) -> Result<Option<String>, UnmetRequirement> {
     match bind(address) {
         Ok(()) => Ok(None),
@@ -123,8 +124,7 @@ fn address(address: SocketAddr) -> Result<Option<String>, UnmetRequirement> {
 
 fn bind(address: SocketAddr) -> io::Result<()> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // As a listener does: what a gateway that is gone leaves behind in the system's tables is in
-    // nobody's way.
+    // As a listener does: TIME_WAIT entries of a gateway that is gone do not count.
     socket.set_reuseaddr(true)?;
     socket.bind(address)
 }
@@ -146,7 +146,8 @@ fn unbound(error: &io::Error) -> UnmetRequirement {
     unmet(problem, format!("it cannot be listened on: {error}"), next)
 }
 
-/// Asks the disk on a thread of its own: one that hangs holds up nobody but that.
+/// Asks the disk on a thread of its own: a disk that hangs blocks only that thread. A blocking task
+/// of tokio would also delay the end of the runtime.
 async fn in_time(
     ask: impl FnOnce() -> Result<Option<String>, UnmetRequirement> + Send + 'static,
 ) -> Result<Option<String>, UnmetRequirement> {

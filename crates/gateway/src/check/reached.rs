@@ -1,4 +1,4 @@
-//! How a server is reached, as a person would type it: the whole command or address, without its
+//! Writes how a server is reached, as a person would type it: the whole command or URL, without
 //! secrets.
 
 use serde_json::{Value, json};
@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 use crate::config::{Transport, place};
 use crate::upstream::Server;
 
-/// Letters of a word from which on it may be a key.
+/// The length from which on a word may be a key.
 const KEY: usize = 20;
 
-/// The command with its variables, or the address.
+/// The command with its variables, or the URL.
 pub(super) fn way(server: &Server, transport: &Transport) -> String {
     match transport {
         Transport::Stdio { command, args, env, cwd, .. } => {
             let cwd =
                 cwd.as_ref().map(|cwd| format!("cd {} && ", shell(&cwd.display().to_string())));
             let env: String = env.iter().map(|(name, _)| format!("{name}=*** ")).collect();
-            // What stands behind `--token` is hidden, as in the arguments of a call.
+            // The value after `--token` is hidden, as in the arguments of a call.
             let words: Vec<&String> = [command].into_iter().chain(args).collect();
             let words = seawall::sanitize(&json!(words));
             let words = words.as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -34,7 +34,7 @@ pub(super) fn way(server: &Server, transport: &Transport) -> String {
     }
 }
 
-/// Keys that say what they are, alone or behind a `=`.
+/// Whether a word is a key with a known prefix, alone or after a `=`.
 fn is_token(word: &str) -> bool {
     const BEGIN: [&str; 12] = [
         "ghp_",
@@ -54,7 +54,7 @@ fn is_token(word: &str) -> bool {
     value.len() >= KEY && BEGIN.iter().any(|begin| value.starts_with(begin))
 }
 
-/// A word as a shell takes it.
+/// A word, quoted for a shell if necessary.
 pub(crate) fn shell(word: &str) -> String {
     let is_plain =
         |letter: char| letter.is_ascii_alphanumeric() || "@%+=:,./_-*[]".contains(letter);

@@ -1,17 +1,17 @@
-//! Whether one side speaks TLS and the other does not: no log says so, and only the url has to be
-//! mended.
+//! Detects that only one of gateway and server speaks TLS: no log says so, and only the URL has to
+//! be corrected.
 
 use crate::config::Transport;
 
-/// What plain HTTP is answered with where TLS is wanted, by the usual servers.
+/// The answers of common servers to plain HTTP on a TLS port.
 const WANTS_TLS: [&str; 3] = [
     "HTTP request to an HTTPS server",
     "plain HTTP request was sent to HTTPS port",
     "speaking plain HTTP to an SSL",
 ];
 
-/// What happened and what to do, if the url of a server says the wrong thing about TLS; `why` is
-/// how it failed.
+/// The problem and its remedy, if the URL's scheme is wrong about TLS; `why` is the text of the
+/// failure.
 pub(super) fn mistaken(transport: &Transport, why: &str) -> Option<(String, String)> {
     let (stated, other) = schemes(transport)?;
     let is_tls = is_tls(stated);
@@ -37,7 +37,7 @@ pub(super) fn mistaken(transport: &Transport, why: &str) -> Option<(String, Stri
     })
 }
 
-/// How the url would begin if it said TLS, where it does not.
+/// The URL's scheme with TLS, if the URL has none.
 pub(super) fn with_tls(transport: &Transport) -> Option<&'static str> {
     schemes(transport).filter(|(stated, _)| !is_tls(stated)).map(|(_, other)| other)
 }
@@ -46,7 +46,7 @@ fn is_tls(scheme: &str) -> bool {
     matches!(scheme, "https" | "wss")
 }
 
-/// How the url of a server begins, and how it would begin if it said the other thing about TLS.
+/// The scheme of a server's URL, and its counterpart with or without TLS.
 fn schemes(transport: &Transport) -> Option<(&'static str, &'static str)> {
     let url = match transport {
         Transport::Stdio { .. } | Transport::Incomplete { .. } => return None,

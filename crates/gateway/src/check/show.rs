@@ -1,4 +1,4 @@
-//! How a report is written: for people as a list with marks, for programs as one object.
+//! Writes a report: for people as a list with marks, for programs as one object.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::protocol::names::Era;
 use crate::runtime::log::plain;
 use crate::runtime::plural::counted;
 
-/// Bytes of a list that are about one token.
+/// Bytes of a tool list per token, roughly.
 const TOKEN: usize = 4;
 
 impl CheckReport {
-    /// For people.
+    /// The report for people.
     pub(crate) fn text(&self) -> String {
         let mut lines = Vec::new();
         for server in &self.servers {
@@ -46,11 +46,11 @@ impl CheckReport {
             counted(bytes / TOKEN, "token"),
             counted(warnings, "warning"),
         ));
-        // Much of it comes from servers.
+        // Much of the text comes from servers: control characters are replaced.
         lines.iter().map(|line| plain(line)).collect::<Vec<_>>().join("\n")
     }
 
-    /// For programs.
+    /// The report for programs.
     pub(crate) fn json(&self) -> Value {
         let servers: Map<String, Value> =
             self.servers.iter().map(|server| (server.name.clone(), server.json())).collect();

@@ -1,4 +1,4 @@
-//! What keeps a server from being used, in words, and what to do about it.
+//! Explains why a server cannot be used, and what to do about it.
 
 use seawall::{Cause, Classifier, FailureSignals};
 
@@ -11,23 +11,23 @@ use crate::upstream::{Server, UpstreamFailure};
 /// The last lines of stderr that are shown.
 const LINES: usize = 8;
 
-/// What is wrong with a server.
+/// A server's problem.
 pub(super) struct ServerTrouble {
-    /// In one word, for programs.
+    /// The problem in one word, for programs.
     pub(super) problem: &'static str,
-    /// What happened.
+    /// The problem in a sentence.
     pub(super) text: String,
-    /// What to do.
+    /// The remedy.
     pub(super) next: String,
-    /// What it means to the library.
+    /// The cause, as the library classifies it.
     pub(super) cause: Cause,
-    /// How its process ended.
+    /// The exit of the server's process.
     pub(super) exit: Option<String>,
-    /// What it said last.
+    /// The last lines of stderr.
     pub(super) stderr: Vec<String>,
 }
 
-/// What a failed look means.
+/// The problem behind a failed probe.
 pub(super) fn of(
     server: &Server,
     transport: &Transport,
@@ -38,8 +38,8 @@ pub(super) fn of(
         return trouble(server, incomplete(lacking), Cause::AuthExpired, seen);
     }
     let cause = cause(transport, missed);
-    // What others said is told without secrets; our own words around it hold none, and have to stay
-    // readable.
+    // Secrets are removed from the texts of servers and the system only: the gateway's own words
+    // hold none, and a secret that is a common word must not garble them.
     let missed = &match missed {
         ProbeFailed::Failed(failure) => ProbeFailed::Failed(discreet(server, failure)),
         ProbeFailed::Refused(code, text) => ProbeFailed::Refused(*code, server.hidden(text)),
@@ -57,8 +57,8 @@ pub(super) fn of(
     trouble(server, words, cause, seen)
 }
 
-/// What it means to the library. Credentials do not start a program, whatever the system says of
-/// permission.
+/// The library's cause. A child that cannot be started is no matter of credentials, even if the
+/// system says "permission denied".
 fn cause(transport: &Transport, missed: &ProbeFailed) -> Cause {
     let is_child = matches!(transport, Transport::Stdio { .. });
     match missed {
@@ -71,7 +71,7 @@ fn cause(transport: &Transport, missed: &ProbeFailed) -> Cause {
     }
 }
 
-/// It answers, and is itself a gateway that only remembers one of its servers.
+/// The server answers, but is itself a gateway that serves one of its servers from its cache.
 pub(super) fn behind(
     server: &Server,
     name: &str,
@@ -100,7 +100,7 @@ fn signals(missed: &ProbeFailed) -> FailureSignals {
     }
 }
 
-/// The same failure, without secrets in what others said.
+/// The same failure, without secrets in the texts of others.
 fn discreet(server: &Server, failure: &UpstreamFailure) -> UpstreamFailure {
     let hidden = |text: &String| server.hidden(text);
     match failure {
@@ -121,8 +121,7 @@ fn discreet(server: &Server, failure: &UpstreamFailure) -> UpstreamFailure {
     }
 }
 
-/// The end of what it said. It may have been started more than once: what it said again is told
-/// once.
+/// The last lines of stderr, each once: the process may have been started more than once.
 fn last_words(seen: &Observations) -> Vec<&str> {
     let mut lines: Vec<&str> = Vec::new();
     for line in seen.stderr.iter().rev() {
@@ -136,7 +135,7 @@ fn last_words(seen: &Observations) -> Vec<&str> {
 
 type TroubleText = (&'static str, String, String);
 
-/// What its configuration refers to is mostly a credential that nobody has set yet.
+/// The configuration refers to a variable that is not set: mostly a credential.
 fn incomplete(lacking: &[Problem]) -> TroubleText {
     let told: Vec<String> = lacking.iter().map(ToString::to_string).collect();
     let next =
@@ -170,7 +169,7 @@ fn failed(transport: &Transport, failure: &UpstreamFailure, seen: &Observations)
     let is_child = matches!(transport, Transport::Stdio { .. });
     let by_hand = "Run the command by hand and see what it says.";
     let log = "Look at the server's own log.";
-    // A process that ended before it could be asked anything has ended all the same.
+    // A process that ended before the handshake counts as ended, not as unreachable.
     let has_ended =
         is_child && seen.last_exit.is_some() && matches!(failure, UpstreamFailure::Unreachable(_));
     let ended = has_ended.then(|| UpstreamFailure::Lost(words_of(failure)));
@@ -225,7 +224,7 @@ fn failed(transport: &Transport, failure: &UpstreamFailure, seen: &Observations)
     (problem, text, next.to_owned())
 }
 
-/// What others said in it.
+/// The text of the server or the system in a failure.
 fn words_of(failure: &UpstreamFailure) -> String {
     match failure {
         UpstreamFailure::Unreachable(why)
@@ -236,7 +235,7 @@ fn words_of(failure: &UpstreamFailure) -> String {
     }
 }
 
-/// A failure as a sentence; how a process ended is told once.
+/// A failure as a sentence; the exit of a process is told once.
 fn plain(failure: &UpstreamFailure, seen: &Observations) -> String {
     match (failure, &seen.last_exit) {
         (UpstreamFailure::Lost(_), Some(exit)) => {

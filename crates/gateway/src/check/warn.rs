@@ -1,5 +1,4 @@
-//! What is not wrong and yet worth knowing before it surprises: names, annotations, patterns that
-//! fit nothing.
+//! Finds harmless surprises in a configuration: names, annotations, patterns that fit nothing.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +12,12 @@ use crate::config::layers::glob;
 use crate::config::{Config, ServerConfig, Transport, nearest};
 use crate::runtime::plural::counted;
 
-/// The longest name of a tool that the strictest clients take.
+/// The longest tool name that the strictest clients take.
 const LONGEST: usize = 64;
-/// Names that are shown; more are only counted.
+/// The most names that are shown; the rest is counted.
 const SHOWN: usize = 5;
 
-/// Adds what there is to say to each server, and of all together.
+/// Adds the warnings to each server, and those about the whole configuration.
 pub(super) fn add(config: &Config, report: &mut CheckReport) {
     let is_prefixed = config.rules.prefix.is_used(report.servers.len());
     for (checked, configured) in report.servers.iter_mut().zip(&config.servers) {
@@ -35,8 +34,8 @@ pub(super) fn add(config: &Config, report: &mut CheckReport) {
     report.notes.extend(processes(config));
 }
 
-/// Who gets a process of its own. Modern clients say everything with each request, and not who they
-/// are.
+/// The servers that start a process per client. Modern clients have no sessions, so those that look
+/// alike share a process.
 fn processes(config: &Config) -> Option<String> {
     let has_own = |server: &&ServerConfig| {
         matches!(server.transport, Transport::Stdio { .. }) && !server.shared
@@ -105,7 +104,7 @@ fn of_server(
     warnings
 }
 
-/// Names that are the same to a client that puts `_` for what it does not know.
+/// Tool names that are equal for clients that replace unusual characters by `_`.
 fn alike(report: &CheckReport, is_prefixed: bool) -> Option<String> {
     let mut seen: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for checked in &report.servers {
@@ -122,7 +121,8 @@ fn alike(report: &CheckReport, is_prefixed: bool) -> Option<String> {
         .then(|| format!("some clients cannot tell these names apart: {}", shown(&alike)))
 }
 
-/// Patterns that fit no tool, where all is known that they could fit.
+/// Patterns that fit no tool. A pattern is judged only if all servers it could fit have listed
+/// their tools.
 fn patterns(config: &Config, report: &CheckReport) -> Vec<String> {
     let mut warnings = Vec::new();
     for (pattern, _) in &config.rules.tools {
@@ -139,7 +139,7 @@ fn patterns(config: &Config, report: &CheckReport) -> Vec<String> {
     warnings
 }
 
-/// Tools that are to stand in for others, and that nobody has.
+/// Alternate tools of fallbacks that their server does not have.
 fn stand_ins(config: &Config, report: &CheckReport) -> Vec<String> {
     let rules = &config.rules;
     let of_servers = config.servers.iter().map(|server| &server.rules.layer);
@@ -163,7 +163,7 @@ fn stand_ins(config: &Config, report: &CheckReport) -> Vec<String> {
     warnings
 }
 
-/// Writes that would wait if they could.
+/// Tools whose writes would be queued if there were a store.
 fn queued(config: &Config, report: &CheckReport) -> Option<String> {
     let mut count = 0;
     for (checked, server) in report.servers.iter().zip(&config.servers) {
@@ -182,7 +182,7 @@ fn queued(config: &Config, report: &CheckReport) -> Option<String> {
     })
 }
 
-/// The tools of the servers that are meant; nothing if one of them could not be asked.
+/// The tools of all servers that `is_meant` accepts; `None` if one of them could not be listed.
 fn tools(report: &CheckReport, is_meant: impl Fn(&str) -> bool) -> Option<Vec<&str>> {
     let mut names = Vec::new();
     for checked in report.servers.iter().filter(|checked| is_meant(&checked.name)) {

@@ -1,5 +1,5 @@
-//! `seawall check`: reads the configuration, looks at every server, says what is wrong and what to
-//! do. Changes nothing, but keeps what the servers listed, so that `explain` knows it and the next
+//! `seawall check`: reads the configuration, probes every server, and reports problems and
+//! remedies. Changes nothing but the catalog cache, so that `explain` knows the tools and the next
 //! start is quick.
 
 use std::io::{IsTerminal, Write};
@@ -40,8 +40,7 @@ fn time(text: &str) -> Result<Duration, String> {
     if time.is_zero() { Err("must not be zero".to_owned()) } else { Ok(time) }
 }
 
-/// Looks at everything that is configured. What it says is its output; an exit code says how bad it
-/// is.
+/// Checks the whole configuration. The report is its output; the exit code tells how bad it is.
 pub(super) async fn run(asked: &CheckArgs) -> CommandEnd {
     let path = located(asked.config.as_deref()).map_err(|why| (USAGE, why))?;
     let config = config::load(&path, &variable).map_err(|problems| {
@@ -72,10 +71,10 @@ fn told(problem: &Problem) -> serde_json::Value {
 async fn report(config: &Config, asked: &CheckArgs) -> Result<check::CheckReport, (u8, String)> {
     let timeout = asked.timeout;
     let mut stop = StopSignals::new()?;
-    // What servers say is part of the report, where it matters.
+    // The report quotes servers' stderr where it matters, so it is kept out of the log.
     log::hush(true);
-    // A check makes no store: what is kept in one that is not there yet is kept by the first
-    // gateway.
+    // A check creates no store: a catalog cache in a store that does not exist yet is left to the
+    // first gateway.
     let has_place = config.store.as_ref().is_none_or(|store| store.exists());
     let catalog_cache = catalog_cache(config, asked.no_catalog_cache || !has_place);
     let gateway =
@@ -88,6 +87,7 @@ async fn report(config: &Config, asked: &CheckArgs) -> Result<check::CheckReport
     if let Some(looked) = &looked {
         check::keep(&gateway, looked).await;
     }
+    // Before the report: only now every process has ended and its exit is known.
     end(&gateway).await;
     progress(&[]);
     let report = looked.map(|looked| check::report(config, &gateway, needs, looked));
@@ -95,7 +95,7 @@ async fn report(config: &Config, asked: &CheckArgs) -> Result<check::CheckReport
     report.ok_or((UNREACHABLE, "stopped before all servers had answered".to_owned()))
 }
 
-/// Who is waited for, where somebody watches; the line goes when it is over.
+/// Shows on a terminal which servers have not answered yet; an empty list clears the line.
 fn progress(waiting: &[&str]) {
     let mut stderr = std::io::stderr();
     if stderr.is_terminal() {

@@ -1,4 +1,4 @@
-//! Which configuration a command works with: what its arguments say, and the file they lead to.
+//! Finds the configuration of a command: from its arguments, and the file that they name.
 
 use std::path::{Path, PathBuf};
 
@@ -45,8 +45,8 @@ pub(super) fn wrapped(run: RunArgs) -> Result<Config, String> {
     if config.servers.len() > 1 && name.is_some() {
         config.servers.retain(|server| Some(server.name.as_str()) == name);
     }
-    // Its client knows the tools by the server's own names, whatever a shared configuration says of
-    // endpoints.
+    // The client of `run` knows the tools by the server's own names, also if a shared configuration
+    // sets another prefix.
     config.rules.prefix = NamePrefix::Auto;
     match config.servers.len() {
         1 => Ok(config),
@@ -57,12 +57,12 @@ pub(super) fn wrapped(run: RunArgs) -> Result<Config, String> {
     }
 }
 
-/// Says what of a file is passed over.
+/// Logs the parts of a file that are ignored.
 pub(super) fn warn(config: &Config) {
     config.warnings.iter().for_each(|warning| log::warn(&warning.to_string()));
 }
 
-/// Says which servers lack what the file refers to, and whether operators do.
+/// Logs which servers, and whether the admin API, lack a variable that the file refers to.
 pub(super) fn tell_lacking(config: &Config) {
     for (admin, problem) in
         config.admin.iter().flat_map(|admin| admin.lacking.iter().map(move |it| (admin, it)))
@@ -76,12 +76,12 @@ pub(super) fn tell_lacking(config: &Config) {
     }
 }
 
-/// The configuration that a command is given, or the one that stands where it is looked for.
+/// The configuration in the given file, or in the first default place.
 pub(super) fn configured(path: Option<&Path>) -> Result<Config, String> {
     loaded(&located(path)?)
 }
 
-/// Its file.
+/// The path of the configuration file.
 pub(super) fn located(path: Option<&Path>) -> Result<PathBuf, String> {
     let none =
         "no configuration found: give --config FILE, set SEAWALL_CONFIG, or write ./seawall.toml";

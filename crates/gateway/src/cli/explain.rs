@@ -1,5 +1,5 @@
-//! `seawall explain`: how a tool is treated and why, from the configuration and from what its
-//! server listed last.
+//! `seawall explain`: the policy of a tool and where each value comes from, by the configuration
+//! and the server's last tool list.
 
 use std::path::{Path, PathBuf};
 
@@ -29,7 +29,7 @@ pub(super) struct ExplainArgs {
     json: bool,
 }
 
-/// Says how a tool is treated. Starts nothing and connects to nothing.
+/// Explains the policy of a tool. Starts nothing and connects to nothing.
 pub(super) fn run(explain: &ExplainArgs) -> CommandEnd {
     let config = configured(explain.config.as_deref()).map_err(|problems| (USAGE, problems))?;
     warn(&config);
@@ -54,7 +54,7 @@ pub(super) fn run(explain: &ExplainArgs) -> CommandEnd {
     Ok(())
 }
 
-/// The tools that a server listed, with what it says of each.
+/// The tools that a server listed, with its description of each.
 type KnownTools = Option<Vec<(String, ListedTool)>>;
 
 fn asked<'a>(
@@ -69,7 +69,7 @@ fn asked<'a>(
         rules: &config.rules,
         server: &server.name,
         of_server: &server.rules,
-        // What will hold once it is.
+        // The explanation shows the policy that holds once the server has listed the tool.
         is_heard: true,
         wait: server.life.reconnect.wait,
         has_store: config.store.is_some(),
@@ -81,7 +81,7 @@ fn asked<'a>(
     }
 }
 
-/// What a server listed when it was last seen, to whomever.
+/// The tools in the last list of a server, for any client.
 fn listed(folder: Option<&Path>, server: &ServerConfig) -> KnownTools {
     let pages = catalog_cache::last_list(
         folder?,

@@ -1,12 +1,11 @@
-//! What to write instead, where a command line is almost right.
+//! Suggests the right command line where one is almost right.
 
 use crate::check::reached::shell;
 
-/// Options of `run` that take the next word for themselves.
+/// Options of `run` that take the next word as their value.
 const WITH_VALUE: [&str; 2] = ["--config", "--name"];
 
-/// The command line of a `run` whose command stands without its `--`; none if that is not what is
-/// wrong.
+/// The corrected command line of a `run` whose `--` is missing; `None` if that is not the mistake.
 pub(super) fn run_line(arguments: &[String]) -> Option<String> {
     let (first, rest) = arguments.split_first()?;
     if first != "run" || rest.iter().any(|word| word == "--") {

@@ -1,5 +1,5 @@
-//! `seawall install` and `seawall uninstall`: Seawall put before the servers of a client, and taken
-//! away again.
+//! `seawall install` and `seawall uninstall`: put Seawall before the servers of a client, and take
+//! it away again.
 
 use std::path::{Path, PathBuf};
 
@@ -51,7 +51,7 @@ pub(super) fn install(install: &InstallArgs) -> CommandEnd {
     )
 }
 
-/// Takes it away again.
+/// Takes Seawall away from the servers of a client.
 pub(super) fn uninstall(target: &ClientFileArgs) -> CommandEnd {
     run("uninstall", "", target, FileAction::Uninstall)
 }
@@ -90,8 +90,7 @@ fn run(name: &str, given: &str, target: &ClientFileArgs, deed: FileAction<'_>) -
     Ok(())
 }
 
-/// What becomes of each server. Its arguments are not shown: they may hold what nobody else should
-/// see.
+/// The plan for each server. Arguments are not shown: they may hold secrets.
 fn shown(path: &Path, plan: &FilePlan, deed: FileAction<'_>, writes: bool) -> String {
     let (changed, all) = (plan.changed(), counted(plan.servers.len(), "server"));
     let does = match (deed, writes) {
@@ -117,8 +116,8 @@ fn shown(path: &Path, plan: &FilePlan, deed: FileAction<'_>, writes: bool) -> St
     text
 }
 
-/// Where a client finds this program: by the path that it is found by here, which outlives an
-/// update, else by its own.
+/// The path by which a client starts this program: the one in `PATH`, which survives an update,
+/// else its own.
 fn this_program() -> Option<String> {
     let own = std::env::current_exe().ok()?;
     let folders = variable("PATH").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The command line: what `seawall` can be told, and what it does then.
+//! The command line: which commands `seawall` has, and how each is run.
 
 mod check;
 mod config_args;
@@ -21,9 +21,9 @@ use crate::upstream::{child, watcher};
 
 /// A usage or configuration error.
 pub const USAGE: u8 = 1;
-/// Somebody's credentials are missing or refused.
+/// Credentials are missing or refused.
 const AUTH: u8 = 3;
-/// Something could not be reached or bound.
+/// A server, port or gateway could not be reached or bound.
 const UNREACHABLE: u8 = 4;
 
 /// Stands between AI agents and their MCP tools, and keeps the agents working when the tools fail.
@@ -152,8 +152,8 @@ struct ServeArgs {
     stdio: bool,
 }
 
-/// What the arguments of this process say; or an exit code, if that is not clear or was only a
-/// question.
+/// The parsed arguments of this process; or an exit code, after a usage error, `--help` or
+/// `--version`.
 pub fn parsed() -> Result<Cli, ExitCode> {
     Cli::try_parse().map_err(|error| {
         let _gone = error.print();
@@ -168,7 +168,8 @@ pub fn parsed() -> Result<Cli, ExitCode> {
     })
 }
 
-/// What must happen before there are threads: this process may have to become another.
+/// Runs the commands that must come before any thread: they turn this process into a server's
+/// command or the watcher. `None` for all others.
 pub fn begin(cli: &Cli) -> Option<ExitCode> {
     match &cli.command {
         Command::StartServer(start) => {
@@ -187,7 +188,7 @@ pub fn begin(cli: &Cli) -> Option<ExitCode> {
     }
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub async fn run(cli: Cli) -> ExitCode {
     let is_gateway = matches!(cli.command, Command::Run(_) | Command::Serve(_));
     let ended = match cli.command {
@@ -227,18 +228,19 @@ pub async fn run(cli: Cli) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err((code, text)) => {
-            // Who starts a gateway reads a log; who gives a command reads an answer.
+            // The output of a gateway is a log; the output of any other command is read by a
+            // person.
             text.lines().for_each(if is_gateway { log::error } else { log::tell });
             ExitCode::from(code)
         }
     }
 }
 
-/// Writes what was asked for; a reader that has gone does not want the rest.
+/// Writes a command's output; a reader that has gone does not want the rest.
 fn out(text: &str) {
     use std::io::Write;
     let _read = writeln!(std::io::stdout(), "{text}");
 }
 
-/// How a command ended: well, or with an exit code and what to tell.
+/// The end of a command: success, or an exit code and a text.
 type CommandEnd = Result<(), (u8, String)>;

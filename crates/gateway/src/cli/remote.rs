@@ -1,5 +1,4 @@
-//! The commands that talk to a running gateway: what each can be told. What it then does is in
-//! `deeds`.
+//! The arguments of the commands that talk to a running gateway; `actions` runs them.
 
 mod actions;
 

@@ -1,4 +1,4 @@
-//! Runs a gateway from its start to its end: what is opened, in which order, and what ends it.
+//! Runs a gateway from its start to its end: opens listeners and store in order, and shuts down.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::store::catalog_cache::CatalogCache;
 use crate::store::embedded::{QueueBounds, QueueStore, StoreTrouble};
 use crate::upstream::orphans;
 
-/// What is remembered stands in the store where there is one.
+/// The catalog cache: in the store's folder if there is a store, else in the user's state folder.
 pub(super) fn catalog_cache(config: &Config, is_off: bool) -> CatalogCache {
     let folder = catalog_folder(config).filter(|_| !is_off);
     if folder.is_none() && !is_off {
@@ -31,7 +31,7 @@ pub(super) fn catalog_cache(config: &Config, is_off: bool) -> CatalogCache {
     CatalogCache::new(folder)
 }
 
-/// Where it stands.
+/// The folder of the catalog cache.
 pub(super) fn catalog_folder(config: &Config) -> Option<PathBuf> {
     let folder = config.store.as_ref().map(|store| store.join("catalog"));
     folder.or_else(|| CatalogCache::default_folder(&variable))
@@ -45,12 +45,12 @@ async fn gateway(
     tell_lacking(config);
     let gateway = Gateway::new(config, catalog_cache, store)
         .map_err(|error| (UNREACHABLE, format!("cannot prepare connections: {error}")))?;
-    // What a gateway that crashed has left behind goes; nobody waits for that.
+    // Ends the orphans of a gateway that crashed; the start does not wait for it.
     gateway.lifecycle.spawn(orphans::sweep());
     Ok(gateway)
 }
 
-/// The store that the configuration names; one that cannot be read is told before anything starts.
+/// Opens the configured store; a store that cannot be read fails the start, before any server runs.
 #[expect(clippy::disallowed_methods, reason = "what waits in the store expires by wall time")]
 async fn store(config: &Config) -> Result<Option<QueueStore>, StoreTrouble> {
     let Some(folder) = config.store.clone() else { return Ok(None) };
@@ -63,7 +63,8 @@ async fn store(config: &Config) -> Result<Option<QueueStore>, StoreTrouble> {
 
 pub(super) async fn on_stdio(config: &Config, catalog_cache: CatalogCache) -> CommandEnd {
     warn(config);
-    // A client's server must not fail because another client's has the store, or the port.
+    // A client's only server must not fail because another client's gateway holds the store, or the
+    // port.
     let store = match store(config).await {
         Err(in_use @ StoreTrouble::InUse { .. }) => {
             log::warn(&format!("{in_use}; here no write waits for its server"));
@@ -81,7 +82,7 @@ pub(super) async fn on_stdio(config: &Config, catalog_cache: CatalogCache) -> Co
         () = stdio::serve(&gateway, tokio::io::stdin(), tokio::io::stdout(), config.grace) => {}
         () = stop.asked() => {}
     }
-    // Also when the client left: a write that waited may be under way for it.
+    // Also when the client has left: a queued write may be in flight.
     gateway.lifecycle.drain(config.grace, stop.asked()).await;
     end(&gateway).await;
     Ok(())
@@ -114,8 +115,8 @@ pub(super) async fn on_http(config: &Config, catalog_cache: CatalogCache) -> Com
     Ok(())
 }
 
-/// Lets operators in, if the configuration says where: before anything is loaded, so that they can
-/// see it load.
+/// Opens the admin API, if it is configured, before any server is loaded, so that operators can
+/// watch the load.
 async fn open_admin(gateway: &Arc<Gateway>, config: &Config) -> CommandEnd {
     let Some(admin) = &config.admin else { return Ok(()) };
     let bound = admin::AdminListener::bind(gateway, config).await;
@@ -129,7 +130,7 @@ async fn open_admin(gateway: &Arc<Gateway>, config: &Config) -> CommandEnd {
     Ok(())
 }
 
-/// What must be there is loaded before anybody is served.
+/// Loads the required servers before the first client is served.
 async fn loaded_required(gateway: &Gateway, stop: &mut StopSignals) -> CommandEnd {
     let loaded = tokio::select! {
         loaded = required::load(gateway.all()) => loaded,
@@ -142,19 +143,20 @@ async fn loaded_required(gateway: &Gateway, stop: &mut StopSignals) -> CommandEn
 }
 
 pub(super) async fn end(gateway: &Gateway) {
-    // Whoever delivers or waits stops, also if it was the client that ended it all.
+    // Stops deliveries and waiting calls, also if the client's end caused the shutdown.
     gateway.lifecycle.draining.cancel();
     gateway.lifecycle.closing.cancel();
     gateway.all().close().await;
     gateway.lifecycle.settle().await;
     gateway.lifecycle.end().await;
+    // Last: calls and deliveries that end above still write their outcome to the store.
     if let Some(store) = &gateway.all().store {
         store.close().await;
     }
 }
 
-/// SIGTERM and SIGINT: the first asks, the second insists. SIGHUP, which asks others to read their
-/// configuration again, is told and changes nothing.
+/// SIGTERM and SIGINT: the first begins a graceful shutdown, the second ends it at once. SIGHUP,
+/// which makes other programs reload, is only logged.
 pub(super) struct StopSignals {
     hangup: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,

@@ -1,4 +1,4 @@
-//! Decides who a client is: to the ledger, to the queue, to the servers.
+//! Decides the identity of a client: for the ledger, the queue and the servers.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use crate::protocol::Message;
 use crate::protocol::edit::JsonObject;
 use crate::protocol::names::{CLIENT_INFO, Era};
 
-/// Who asks.
+/// The client that makes a call.
 #[derive(Clone)]
 pub(crate) enum Caller {
-    /// A session, on one of its streams.
+    /// A legacy client: its session, and one of the session's streams.
     Legacy(Arc<Session>, Arc<ClientStream>),
-    /// Somebody who says everything with each request; by what name, if it gave a secret of its
-    /// own.
+    /// A modern client, which sends its whole state with each request; named by its own secret, or
+    /// empty if it gave none.
     Modern(Arc<str>),
 }
 
@@ -28,8 +28,8 @@ impl Caller {
         }
     }
 
-    /// Who counts as the same caller when the identical call is made again, and whether one of them
-    /// may get another's answer. `None`: nobody does.
+    /// The scope within which an identical call counts as a repeat, and whether a client in it may
+    /// take the answer of the earlier call. `None`: no call is ever rejoined.
     pub(crate) fn rejoins(&self, request: &Message, rejoin: Rejoining) -> Option<(Arc<str>, bool)> {
         let named =
             |name: &str, info: &[u8]| format!("{name} {}", String::from_utf8_lossy(info)).into();
@@ -54,8 +54,8 @@ impl Caller {
         }
     }
 
-    /// Who the client is. Clients that cannot be told apart, neither by a secret nor by what they
-    /// say of themselves, are one.
+    /// The identity of the client. Clients that differ neither in secret nor in client info share
+    /// one.
     pub(crate) fn identity(&self, request: &Message) -> Arc<str> {
         match self {
             Self::Legacy(session, _) => session.owner(),
@@ -64,8 +64,10 @@ impl Caller {
         }
     }
 
-    /// What one conversation with it is. A client that is known may open a session for each call,
-    /// so all of them are one, unless it speaks for many.
+    /// The scope of one conversation with the client, in which a read resolves an uncertain write.
+    /// A client with an identity may open a session for each call, so its sessions are one scope;
+    /// if `rejoin` is not `caller` each session stands alone, for one identity may speak for many
+    /// users.
     pub(crate) fn conversation(&self, request: &Message, rejoin: Rejoining) -> Arc<str> {
         match self {
             Self::Legacy(session, _) if rejoin == Rejoining::Caller => session.owner(),

@@ -1,5 +1,5 @@
-//! The calls of one client that are under way, by the client's own ids: none twice, none too many,
-//! each can be called off.
+//! Decides whether a client may begin another call: no id twice, within limits of count and bytes;
+//! each call in flight can be cancelled.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crate::protocol::{Id, Message, build, limits};
 use crate::upstream::call::CallCancel;
 
-/// The calls of one client that are under way, by the client's own ids.
+/// The calls in flight of one client, by the client's own ids.
 #[derive(Debug, Default)]
 pub(crate) struct ClientCalls {
     open: Arc<Mutex<OpenCalls>>,
@@ -26,8 +26,8 @@ impl ClientCalls {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a call of so many bytes; an id that is under way cannot begin again, and too much
-    /// cannot be.
+    /// Begins a call of `bytes` bytes. Refused while a call with the same id is in flight, and
+    /// beyond the limits.
     pub(crate) fn begin(
         &self,
         id: &Id,
@@ -56,12 +56,12 @@ impl ClientCalls {
         Ok(CallInProgress { open: Arc::clone(&self.open), id: id.clone(), bytes })
     }
 
-    /// Whether none is under way.
+    /// Whether no call is in flight.
     pub(crate) fn is_empty(&self) -> bool {
         self.open().calls.is_empty()
     }
 
-    /// Calls one off.
+    /// Cancels one call, with the client's own notification.
     pub(crate) fn cancel(&self, id: &Id, notification: &Message) {
         let cancel = self.open().calls.get(id).cloned();
         if let Some(cancel) = cancel {
@@ -69,7 +69,7 @@ impl ClientCalls {
         }
     }
 
-    /// Calls all off.
+    /// Cancels all calls.
     pub(crate) fn cancel_all(&self) {
         for cancel in self.open().calls.values() {
             cancel.cancel(Bytes::new());
@@ -77,7 +77,7 @@ impl ClientCalls {
     }
 }
 
-/// A call under way; over when dropped.
+/// A call in flight; it ends when dropped.
 #[derive(Debug)]
 pub(crate) struct CallInProgress {
     open: Arc<Mutex<OpenCalls>>,

@@ -1,8 +1,8 @@
-//! Decides how long a client waits for an answer, where nobody has said so (`client_timeout`): it
-//! gave up twice after the same time.
+//! Decides how long a client waits for an answer where `client_timeout` is not set: a client that
+//! gave up twice after the same time has that timeout.
 //!
-//! People stop calls at any moment, timers always at the same one. A client whose limit is known is
-//! answered before it.
+//! People stop calls at any moment, timers always after the same time. A client with a known
+//! timeout is answered before it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How far a timer strays.
+/// How far a client's timer may stray from its timeout.
 const STRAYS: Duration = Duration::from_millis(100);
-/// How long a limit is believed: it is learned again from a client that still has it.
+/// How long a learned timeout is believed; a client that still has it teaches it again.
 const BELIEVED: Duration = Duration::from_secs(60 * 60);
-/// How many clients are remembered; then the one that gave up longest ago is not.
+/// How many clients are remembered; beyond that, the client that gave up longest ago is forgotten.
 const MOST: usize = 1024;
 
-/// After how long clients gave up.
+/// The times after which clients gave up their calls.
 #[derive(Debug, Default)]
 pub(crate) struct ClientLimits {
     seen: Mutex<HashMap<Arc<str>, ObservedTimeout>>,
@@ -27,7 +27,7 @@ pub(crate) struct ClientLimits {
 struct ObservedTimeout {
     after: Duration,
     at: Instant,
-    /// It was the same time twice.
+    /// Whether the client gave up twice after this time.
     is_limit: bool,
 }
 
@@ -36,14 +36,14 @@ impl ClientLimits {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long a client waits, if that is known.
+    /// How long a client waits, if the gateway has learned it.
     pub(crate) fn of(&self, client: &str) -> Option<Duration> {
         let seen = self.seen().get(client).copied()?;
         (seen.is_limit && seen.at.elapsed() < BELIEVED).then_some(seen.after)
     }
 
-    /// A client has given a call up after this long. Nobody's timer is set to less than `shortest`;
-    /// people are that quick.
+    /// Notes that a client gave up a call after this time. Shorter times than `shortest` are
+    /// ignored: no timer is set that low, but people are that quick.
     pub(crate) fn gave_up(&self, client: &Arc<str>, after: Duration, shortest: Duration) {
         if after < shortest {
             return;
@@ -55,7 +55,7 @@ impl ClientLimits {
             Some(former) if former.after.abs_diff(after) <= STRAYS => {
                 ObservedTimeout { after: former.after.min(after), at, is_limit: true }
             }
-            // Who stops a call earlier than its limit has that limit all the same.
+            // A call stopped by hand before the timeout does not disprove the timeout.
             Some(former) if former.is_limit && after < former.after => former,
             _ => ObservedTimeout { after, at, is_limit: false },
         };

@@ -1,5 +1,5 @@
-//! Calls whose clients have gone: they run on, so that what they come to is known, and is there for
-//! the same client's next identical call (the library's ledger keeps it).
+//! Decides which calls run on after their clients have left: their outcome becomes known, and the
+//! library's ledger keeps it for the same client's next identical call.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::protocol::limits;
 use crate::upstream::call::GatewayCall;
 use crate::upstream::reply::Reply;
 
-/// The places for calls that run on without their clients.
+/// Permits for detached calls, at most `limits::DETACHED` at a time.
 #[derive(Clone)]
 pub(crate) struct DetachedCalls(Arc<Semaphore>);
 
@@ -25,42 +25,42 @@ impl Default for DetachedCalls {
     }
 }
 
-/// What is done with a call when its client goes.
+/// The fate of a call whose client leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DisconnectAction {
-    /// It runs to its end.
+    /// The call runs to its end.
     RunsOn,
-    /// Its server is told to stop, and no attempt follows; an answer that comes all the same is
-    /// waited for: this long, or until the deadline of the call.
+    /// The server is told to stop and no further attempt starts. An answer that arrives all the
+    /// same is awaited: for this time, or until the call's deadline.
     IsCancelled(Option<Duration>),
-    /// Nothing is waited for: nobody could be given the answer.
+    /// The call ends at once: no client could be given the answer.
     Ends,
 }
 
-/// A call that runs on when nobody waits for it any more.
+/// A call that runs on if it is dropped before it is answered.
 pub(crate) struct Detachable {
     work: Option<BoxFuture<'static, Reply>>,
     call: GatewayCall,
     leaving: DisconnectAction,
     places: DetachedCalls,
-    /// Unless it was answered.
+    /// The client that waits; `None` once it was told that the call is still running.
     client: Option<WaitingClient>,
 }
 
 /// The client that waits for a call.
 pub(crate) struct WaitingClient {
-    /// Who it is.
+    /// The client's identity.
     pub client: Arc<str>,
-    /// Since when it waits.
+    /// Since when the client waits.
     pub since: Instant,
-    /// How soon nobody gives up.
+    /// The shortest wait that can be a client's timeout.
     pub shortest: Duration,
-    /// What is known of how long clients wait.
+    /// The timeouts learned from clients.
     pub limits: Arc<ClientLimits>,
 }
 
 impl Detachable {
-    /// A call and its work, and what is done with it when its client goes.
+    /// A call, its future, and its fate when the client leaves.
     pub(crate) fn new(
         work: BoxFuture<'static, Reply>,
         call: &GatewayCall,
@@ -77,7 +77,8 @@ impl Detachable {
         }
     }
 
-    /// Its client is told that it runs on.
+    /// Drops this wait on purpose: the client has been told that the call is still running, so it
+    /// did not give up.
     pub(crate) fn run_on(mut self) {
         self.client = None;
         self.leaving = DisconnectAction::RunsOn;
@@ -88,6 +89,7 @@ impl Future for Detachable {
     type Output = Reply;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Reply> {
+        // Already answered: a future that is polled again must not panic, and has nothing to say.
         let Some(work) = self.work.as_mut() else { return Poll::Pending };
         let reply = std::task::ready!(work.as_mut().poll(context));
         self.work = None;
@@ -99,7 +101,7 @@ impl Drop for Detachable {
     fn drop(&mut self) {
         let Some(work) = self.work.take() else { return };
         self.call.control.leave();
-        // A client that was asked something has waited for a person.
+        // While a question was open the client waited for a person, so the time shows no timeout.
         if let Some(WaitingClient { client, since, shortest, limits }) = self.client.take()
             && self.call.control.asked().is_zero()
         {
@@ -114,12 +116,12 @@ impl Drop for Detachable {
                 limit.unwrap_or(Duration::MAX)
             }
         };
-        // At the very end there is nobody left to run it; and too many of them end as if their
-        // servers had.
+        // During shutdown there may be no runtime left to spawn on. Beyond the limit of detached
+        // calls, the future is dropped: the call ends as if its server had gone.
         let place = Arc::clone(&self.places.0).try_acquire_owned();
         if let (Ok(place), Ok(runtime)) = (place, tokio::runtime::Handle::try_current()) {
             runtime.spawn(async move {
-                // What it comes to is kept in the ledger.
+                // The library's ledger keeps the outcome.
                 let _in_time = tokio::time::timeout(limit, work).await;
                 drop(place);
             });

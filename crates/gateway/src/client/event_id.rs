@@ -1,22 +1,22 @@
-//! The ids of events on streams that a client can come back to: which stream, which place, and
-//! whose answer it carries.
+//! Decides the ids of events on resumable streams: stream, place in it, and the request whose
+//! answer it carries.
 //!
-//! An id outlives the gateway that wrote it: a client shows it to the next one. So it says in which
-//! life of its session it was written, and under which id the answer of its stream is waited for: a
-//! stream that is gone still ends with an answer.
+//! An event id outlives the gateway process that wrote it, for a client presents it to the next
+//! one. So the id names the life of the session it was written in and the request that its stream
+//! answers: even a stream that is lost ends with an answer.
 
 use std::fmt;
 
 use crate::protocol::Id;
 
-/// A stream, as the ids of its events name it.
+/// A stream, as event ids name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StreamName {
     /// The life of the session: empty at first, another word after each restart.
     pub life: String,
-    /// The number of the stream; 0 is the one that belongs to no request.
+    /// The number of the stream; 0 is the stream that belongs to no request.
     pub number: u64,
-    /// The request that it answers.
+    /// The request that the stream answers.
     pub request: Option<StreamRequest>,
 }
 
@@ -33,7 +33,7 @@ impl StreamName {
         format!("{self}{place}{}", EventSuffix(self.request.as_ref()))
     }
 
-    /// The stream and the place that an id names.
+    /// The stream and the place in an event id.
     pub(crate) fn read(event: &str) -> Option<(Self, u64)> {
         let (life, rest) = event.split_once(':').unwrap_or(("", event));
         let (number, rest) = rest.split_once('-')?;
@@ -75,7 +75,8 @@ fn asked(text: &str) -> Option<StreamRequest> {
         .chunks(2)
         .map(|pair| byte(pair).filter(|_| pair.len() == 2))
         .collect::<Option<_>>()?;
-    // It came from a client: it goes back as JSON only if it is some.
+    // The id comes from a client, so it is checked: only an integer or a string goes back as a
+    // JSON-RPC id.
     let is_json = serde_json::from_slice::<i64>(&json).is_ok()
         || serde_json::from_slice::<String>(&json).is_ok();
     let id = Id::new(json.into()).ok().filter(|_| is_json)?;

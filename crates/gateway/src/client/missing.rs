@@ -1,4 +1,4 @@
-//! Servers whose tools are missing: what the model, the user and a program are told of them.
+//! Decides the words about servers whose tools are missing: for the model, the user and programs.
 
 use bytes::Bytes;
 use seawall::{DeniedText, LoadReport, ServerOutcome, Warnings};
@@ -7,22 +7,22 @@ use serde_json::{Map, Value, json};
 use crate::protocol::build;
 use crate::upstream::{Server, seconds};
 
-/// Where a list says which servers are missing.
+/// The `_meta` key under which a list names missing servers.
 pub(crate) const SERVERS: &str = "seawall/servers";
 
-/// The exact lines about servers that did not load.
+/// The exact warnings about servers that did not load.
 pub(crate) fn warnings(outcomes: Vec<ServerOutcome<()>>, denied: DeniedText) -> Warnings {
     LoadReport { outcomes }.warnings_with(denied)
 }
 
-/// What a program is told of a server: whether it will come back by itself, why it is not there,
-/// when it is tried next.
+/// A server's status for programs: whether it comes back by itself, why it is missing, and when the
+/// next reconnection attempt is due.
 pub(crate) fn entry(server: &Server, outcome: &ServerOutcome<()>) -> Value {
     let status = outcome.status();
     let mut entry = json!({"status": status, "reason": outcome.error().unwrap_or_default()});
     let wait = seconds(server.reconnect.wait());
     match status {
-        // It is tried all the time.
+        // A transient outage is retried all the time, so at least one second.
         "transient" => entry["retryAfter"] = wait.max(1).into(),
         "permanent" if wait > 0 => entry["retryAfter"] = wait.into(),
         _ => {}
@@ -30,12 +30,12 @@ pub(crate) fn entry(server: &Server, outcome: &ServerOutcome<()>) -> Value {
     entry
 }
 
-/// What a program is told of a server that is there, but whose list is not whole.
+/// The status, for programs, of a server that is available but whose list is incomplete.
 pub(crate) fn partial(reason: &str) -> Value {
     json!({"status": "available", "reason": reason})
 }
 
-/// What a client may ask of a server that has not said yet what it can do.
+/// The capabilities assumed of a server that has not announced its own yet.
 pub(crate) fn capabilities() -> Map<String, Value> {
     let changing = json!({"listChanged": true});
     let all = [
@@ -47,7 +47,7 @@ pub(crate) fn capabilities() -> Map<String, Value> {
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// A line for the user, as the client gets it.
+/// A warning for the user, as a log notification to the client.
 pub(crate) fn message(line: &str) -> Bytes {
     let params = json!({"level": "warning", "logger": "seawall", "data": line});
     build::notification("notifications/message", Some(params.to_string().as_bytes()))

@@ -1,4 +1,4 @@
-//! A client: its session, the streams on which it hears, its calls under way.
+//! Client-side state: a client's session, the streams it reads, its calls in flight.
 
 pub(crate) mod caller;
 pub(crate) mod calls;

@@ -1,9 +1,8 @@
-//! Answers that wait for their clients to read them: how many bytes they may take, over all
-//! clients.
+//! Decides how many bytes of answers may wait for their clients to read them, over all clients.
 //!
-//! An answer is held from when it is there until its last byte was given to the system, by its
-//! bytes themselves, wherever they go. What does not fit is not held: its call fails instead, and
-//! nobody else's.
+//! The bytes of an answer carry their share of the budget, from the moment the answer exists until
+//! the operating system has taken its last byte. If an answer does not fit, only its own call
+//! fails.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -13,33 +12,33 @@ use crate::protocol::budget::ByteBudget;
 use crate::protocol::limits;
 use crate::protocol::pieces::TwoPieces;
 
-/// Streams whose clients may leave that are remembered before those that are gone are looked for.
+/// How many kept streams are remembered before streams that no longer exist are removed.
 const REMEMBERED: usize = 1024;
 
-/// The answers that wait.
+/// The answers that wait for their clients.
 #[derive(Debug)]
 pub(crate) struct PendingAnswers {
     budget: Arc<ByteBudget>,
-    /// Streams that are kept for clients that may come back, the oldest first.
+    /// Streams kept for clients that may come back, the oldest first.
     kept: Mutex<VecDeque<Weak<ClientStream>>>,
 }
 
 impl PendingAnswers {
-    /// Answers of so many bytes may wait.
+    /// Lets answers of up to `limit` bytes wait.
     pub(crate) fn new(limit: usize) -> Self {
         Self { budget: ByteBudget::new(limit), kept: Mutex::default() }
     }
 
-    /// How many bytes may wait.
+    /// How many bytes of answers may wait.
     pub(crate) fn limit(&self) -> usize {
         self.budget.limit()
     }
 
-    /// The answer, held as long as anybody has it; `None` if it does not fit. Answers that nobody
-    /// reads give way to it.
+    /// The answer with its share of the budget, held until the last copy is dropped; `None` if it
+    /// does not fit. Unread answers on abandoned streams give way to it, the oldest first.
     pub(crate) fn hold(&self, answer: TwoPieces) -> Option<TwoPieces> {
         let size = answer.size();
-        // What is small is bounded by the number of calls.
+        // Small answers are not counted: the number of calls bounds them.
         if size <= limits::COPIED {
             return Some(answer);
         }
@@ -49,7 +48,7 @@ impl PendingAnswers {
         fits.then(|| answer.held(share))
     }
 
-    /// A stream is kept for a client that may come back to it.
+    /// Remembers a stream that is kept for a client that may come back.
     pub(crate) fn keep(&self, stream: &Arc<ClientStream>) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= REMEMBERED {
@@ -58,9 +57,10 @@ impl PendingAnswers {
         kept.push_back(Arc::downgrade(stream));
     }
 
-    /// Streams whose answer is there and is read by nobody.
+    /// Streams that have their answer but no reader.
     fn oldest_left(&self) -> impl Iterator<Item = Arc<ClientStream>> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        // Collected under the lock, used after it: `forget` takes the lock of each stream.
         let left: Vec<_> =
             kept.iter().filter_map(Weak::upgrade).filter(|stream| stream.is_left()).collect();
         left.into_iter()

@@ -1,7 +1,7 @@
-//! Results that are too large for their client: the beginning and the end are passed on, the rest
-//! can be read.
+//! Decides how a result too large for its client is cut: head and tail are passed on, the whole
+//! text is kept as a resource.
 //!
-//! Whole texts are kept for a while, under a name that only their client learns.
+//! Whole texts are kept for a while, under a random name that only their client learns.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,25 +16,25 @@ use crate::runtime::random::secret;
 use crate::upstream::call::GatewayCall;
 use crate::upstream::reply::{Reply, answered};
 
-/// How addresses of our own begin.
+/// The scheme of the gateway's own resources.
 pub(crate) const SCHEME: &str = "seawall://";
-/// What became of a call that waits for its server.
+/// Resources with the state of a queued write.
 pub(crate) const QUEUE: &str = "queue";
-/// A result that was too large to be passed on whole.
+/// Resources with a result that was too large to be passed on whole.
 pub(crate) const RESULT: &str = "result";
 
-/// The address of something.
+/// The URI of a resource of the gateway.
 pub(crate) fn address(what: &str, id: &str) -> String {
     format!("{SCHEME}{what}/{id}")
 }
 
-/// What is to be read under an address.
+/// The content of a resource.
 pub(crate) struct ReadableResult {
-    /// What kind of text it is.
+    /// The MIME type.
     pub mime: &'static str,
     /// The text.
     pub text: String,
-    /// Where it goes on.
+    /// The URI of the next piece, if there is one.
     pub next: Option<String>,
 }
 
@@ -44,7 +44,7 @@ impl From<Value> for ReadableResult {
     }
 }
 
-/// The results that can be read.
+/// The results that clients can read.
 #[derive(Default)]
 pub(crate) struct ResultStore {
     kept: Mutex<VecDeque<KeptResult>>,
@@ -58,7 +58,7 @@ struct KeptResult {
 }
 
 impl ResultStore {
-    /// The answer as it is, or what fits of it if it is larger than `limit`.
+    /// The answer as it is, or an excerpt of at most `limit` bytes of text.
     pub(crate) fn fit(
         &self,
         caller: &Caller,
@@ -74,7 +74,7 @@ impl ResultStore {
         let is_cut = text.len() > limit;
         let is_all_text = content::blocks(&answer).all(|block| content::text(block).is_some());
         if !is_cut && is_all_text && result.get("structuredContent").is_none() {
-            // Only the way it is written is larger.
+            // Only the JSON encoding is larger than the limit, not the text.
             return Ok(answer);
         }
         let mut served = json!({"by": "excerpt", "bytes": text.len()});
@@ -113,7 +113,7 @@ impl ResultStore {
         }
     }
 
-    /// A piece of a result, for the client whose it is: `<name>`, or from a byte on,
+    /// A piece of a result, for its client only: from the start with `<name>`, from a byte on with
     /// `<name>?from=<byte>`.
     pub(crate) fn read(&self, client: &Arc<str>, id: &str) -> Option<ReadableResult> {
         let (name, from) = id.split_once("?from=").unwrap_or((id, "0"));
@@ -123,6 +123,7 @@ impl ResultStore {
             let is_it = |result: &&KeptResult| result.name == name && result.client == *client;
             Arc::clone(&kept.iter().find(is_it)?.text)
         };
+        // Out of bounds is refused; a byte inside a character is moved to the boundary before it.
         let from = from.parse().ok().filter(|from| *from <= text.len())?;
         let rest = &text[start(&text, from).len()..];
         let piece = start(rest, limits::RESULT_PIECE);
@@ -132,7 +133,7 @@ impl ResultStore {
     }
 }
 
-/// What is said of a text that was cut, and how to read all of it.
+/// The note before a cut text, with the URI of the whole.
 fn cut_note(text: &str, head: &str, tail: &str, address: &str) -> String {
     let pieces = match text.len() > limits::RESULT_PIECE {
         true => format!(", in pieces: {address}?from={} is the second", limits::RESULT_PIECE),
@@ -146,8 +147,8 @@ fn cut_note(text: &str, head: &str, tail: &str, address: &str) -> String {
     )
 }
 
-/// All texts of a result, and what is structured if they are too short to hold it; other blocks are
-/// only counted by size.
+/// All texts of a result, and its structured content if that is longer than the texts; of other
+/// blocks only their size.
 fn text(answer: &Message, structured: Option<&[u8]>) -> String {
     let text = |block| match content::text(block) {
         Some(text) => text.into_owned(),
@@ -162,13 +163,13 @@ fn text(answer: &Message, structured: Option<&[u8]>) -> String {
     }
 }
 
-/// The beginning of a text, within so many bytes.
+/// The longest start of a text within `bytes` bytes, cut between characters.
 fn start(text: &str, bytes: usize) -> &str {
     let cut = (0..=bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     &text[..cut]
 }
 
-/// The end of a text, within so many bytes.
+/// The longest end of a text within `bytes` bytes, cut between characters.
 fn end(text: &str, bytes: usize) -> &str {
     let cut = (text.len().saturating_sub(bytes)..=text.len())
         .find(|at| text.is_char_boundary(*at))

@@ -1,5 +1,5 @@
-//! The servers that a session sees: who keeps the conversations that clients share, and what is
-//! done with new ones.
+//! Decides which servers a session sees, which connections its clients share, and the hooks that
+//! run on new connections.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -14,12 +14,12 @@ use crate::upstream::handshake::HandshakeParams;
 use crate::upstream::supervisor::PrepareConnection;
 use crate::upstream::{Connection, ConnectionSupervisor, Server};
 
-/// What the layers above do with a session's conversations.
+/// Hooks of higher layers on a session's connections.
 pub(crate) trait SessionHooks: Send + Sync {
-    /// A modern server may speak by itself: the session hears what it says.
+    /// Subscribes the session to the notifications that a modern server sends by itself.
     fn follow(&self, session: &Arc<Session>, connection: &Arc<Connection>);
-    /// A conversation was opened again: the client hears which lists are not what it was shown,
-    /// which is known under `key`.
+    /// After a reconnection: notifies the client of every list that differs from the one cached
+    /// under `key`.
     fn compare(&self, session: &Arc<Session>, key: String, connection: &Arc<Connection>);
 }
 
@@ -27,7 +27,7 @@ pub(crate) trait SessionHooks: Send + Sync {
 pub(crate) struct ServerSet {
     /// In the order of the configuration.
     pub servers: Vec<Arc<Server>>,
-    /// Children that wait for their next client.
+    /// Warm children that wait for their next client.
     pub warm: Arc<WarmConnections>,
     pub(crate) shared: Arc<SharedConnections>,
     pub(crate) conversations: Arc<dyn SessionHooks>,
@@ -35,7 +35,7 @@ pub(crate) struct ServerSet {
 
 pub(crate) type SharedConnections = HashMap<String, SharedConnection>;
 
-/// The one conversation that all clients of a server have.
+/// The one connection that all clients of a shared server use.
 #[derive(Default)]
 pub(crate) struct SharedConnection {
     supervisor: OnceLock<Arc<ConnectionSupervisor>>,
@@ -43,13 +43,13 @@ pub(crate) struct SharedConnection {
 }
 
 impl ServerSet {
-    /// Whether all clients talk to this server over one conversation.
+    /// Whether all clients share one connection to this server.
     pub(crate) fn is_shared(&self, server: &str) -> bool {
         self.servers.iter().any(|known| known.name == server && known.shared)
     }
 
-    /// Who keeps the one conversation of a shared server; `sink` hears what belongs to nobody in
-    /// particular.
+    /// The supervisor of a shared server's one connection; `sink` joins the clients that get
+    /// messages which belong to no call.
     pub(crate) fn common(
         &self,
         server: &Arc<Server>,
@@ -71,7 +71,7 @@ impl ServerSet {
         Arc::clone(common.supervisor.get_or_init(open))
     }
 
-    /// Ends what no client owns.
+    /// Closes the connections that no client owns: warm and shared ones.
     pub(crate) async fn close(&self) {
         self.warm.close().await;
         for supervisor in self.shared.values().filter_map(|shared| shared.supervisor.get()) {
@@ -80,7 +80,7 @@ impl ServerSet {
     }
 }
 
-/// All clients that share a conversation.
+/// All clients that share a connection.
 #[derive(Default)]
 struct SharedClients {
     sinks: Mutex<Vec<Weak<dyn ClientSink>>>,
@@ -97,6 +97,7 @@ impl SharedClients {
         }
     }
 
+    // Upgraded under the lock, called after it: a sink may take other locks.
     fn present(&self) -> Vec<Arc<dyn ClientSink>> {
         self.sinks
             .lock()
@@ -115,6 +116,8 @@ impl ClientSink for SharedClients {
     }
 
     fn ask(&self, connection: &Arc<Connection>, question: Message, open: Option<Question>) {
+        // With several clients a question has no addressee, and a wrong guess would leak it to a
+        // stranger.
         match self.present().as_slice() {
             [only] => only.ask(connection, question, open),
             _ => connection.refuse(

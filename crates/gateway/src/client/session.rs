@@ -1,5 +1,5 @@
-//! One client of the legacy era: what it said when it came, its conversations with servers, what is
-//! under way.
+//! Holds one legacy client's state: its handshake, its connections to servers, its calls and open
+//! questions.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,28 +27,29 @@ mod servers;
 mod to_client;
 pub(crate) mod warm;
 
-/// Questions that are kept for a client that is not ready to be asked; more are asked all the same.
+/// Questions held back for a client that is not initialized yet; further ones are asked at once.
 const EARLY: usize = 16;
 
 /// A client session.
 pub(crate) struct Session {
-    /// Its own name among all clients.
+    /// The session's id, unique among all clients.
     pub id: Arc<str>,
-    /// Who the client is, if it brought a secret of its own; else empty. Another session of the
-    /// same client has the same.
+    /// The client's identity, if it gave a secret of its own; else empty. All sessions of one
+    /// client have the same identity.
     pub identity: Arc<str>,
-    /// The servers it sees.
+    /// The servers that the session sees.
     pub set: Arc<ServerSet>,
-    /// What belongs to no call goes here: the GET stream, or stdout.
+    /// The stream for messages that belong to no call: the GET stream, or stdout.
     pub general: Arc<ClientStream>,
-    /// What it said in `initialize`.
+    /// The client's `initialize` parameters.
     pub handshake: OnceLock<HandshakeParams>,
-    /// The log level it asked for, for servers that want to hear it with each request.
+    /// The log level that the client set, for servers that expect it with each request.
     pub log_level: Mutex<Option<String>>,
-    /// Resources it subscribed to, per server.
+    /// Resources that the client subscribed to, per server.
     pub subscribed: Mutex<HashMap<String, Vec<String>>>,
     followers: Mutex<HashMap<String, AbortHandle>>,
-    /// Kept here, one per server, so that shared conversations know who is still there.
+    /// The session owns its sinks, one per server: a shared connection holds them weakly, and so
+    /// knows which clients are still there.
     sinks: Mutex<HashMap<String, Arc<dyn ClientSink>>>,
     greeted: AtomicBool,
     initialized: AtomicBool,
@@ -57,22 +58,23 @@ pub(crate) struct Session {
     supervisors: Mutex<HashMap<String, WarmConnection>>,
     calls: ClientCalls,
     asked: Mutex<HashMap<u64, ClientQuestion>>,
-    /// Questions of servers that were told that the handshake is over before the client said so.
+    /// Questions of servers that were told that the handshake is complete before the client said
+    /// so.
     early: Mutex<Vec<(Weak<Connection>, Message)>>,
     next: AtomicU64,
 }
 
 /// A question that the client has not answered.
 enum ClientQuestion {
-    /// A server's.
+    /// A server's question.
     Server { connection: Weak<Connection>, id: Id, token: Option<Bytes>, _open: Option<Question> },
-    /// Our own, on behalf of a modern server.
+    /// The gateway's own question, on behalf of a modern server.
     Own(oneshot::Sender<Message>),
 }
 
 impl Session {
-    /// A session that sees the servers of `set`, whose messages at large go to `general`. What
-    /// waits in a store belongs to whoever asked for it, by this `id`, also after a restart.
+    /// A session that sees the servers of `set`; messages that belong to no call go to `general`.
+    /// Queued writes belong to this `id`, also after a restart.
     pub(crate) fn new(
         id: &str,
         identity: Arc<str>,
@@ -105,18 +107,18 @@ impl Session {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whose calls and results these are: the client's, in whichever session, where it can be
-    /// known.
+    /// The owner of this session's calls and results: the client's identity across sessions if it
+    /// has one, else this session.
     pub(crate) fn owner(&self) -> Arc<str> {
         Arc::clone(if self.identity.is_empty() { &self.id } else { &self.identity })
     }
 
-    /// The calls under way.
+    /// The calls in flight.
     pub(crate) fn calls(&self) -> &ClientCalls {
         &self.calls
     }
 
-    /// The handshake with the client is over: the server may speak by itself.
+    /// Completes the handshake with a server: from now on the server may send messages by itself.
     async fn ready(self: &Arc<Self>, connection: &Arc<Connection>) {
         match connection.era() {
             Era::Legacy => connection.initialized().await,
@@ -124,7 +126,7 @@ impl Session {
         }
     }
 
-    /// Notes who follows a server; whoever did before stops.
+    /// Notes the task that follows a server; the earlier one is aborted.
     pub(crate) fn follow(&self, server: String, follower: AbortHandle) {
         if let Some(before) =
             self.followers.lock().unwrap_or_else(PoisonError::into_inner).insert(server, follower)
@@ -138,12 +140,12 @@ impl Session {
         supervisors.values().map(|kept| Arc::clone(&kept.supervisor)).collect()
     }
 
-    /// The conversations that are open now.
+    /// The connections that are open now.
     pub(crate) fn connections(&self) -> Vec<Arc<Connection>> {
         self.supervisors().iter().filter_map(|supervisor| supervisor.now()).collect()
     }
 
-    /// The way to this client over one of its streams.
+    /// A sink that leads to this client over one of its streams.
     pub(crate) fn sink(self: &Arc<Self>, stream: &Arc<ClientStream>) -> Arc<dyn ClientSink> {
         Arc::new(to_client::SessionSink {
             session: Arc::downgrade(self),
@@ -151,7 +153,7 @@ impl Session {
         })
     }
 
-    /// Takes the client's answer to a question, back to whoever asked.
+    /// Takes the client's answer back to the server, or the waiting task, that asked.
     pub(crate) fn answered(&self, answer: Message) {
         let Some(number) = answer.id().and_then(Id::as_number) else { return };
         let asked = self.asked().remove(&number);
@@ -169,8 +171,8 @@ impl Session {
         }
     }
 
-    /// Takes a notification of the client that is not about one of its calls: to every server that
-    /// is open.
+    /// Handles a notification of the client: cancellation and progress go to the call or question
+    /// they name, all others to every connected legacy server.
     pub(crate) async fn notified(self: &Arc<Self>, notification: &Message) {
         match notification.method() {
             "notifications/cancelled" => {
@@ -182,6 +184,9 @@ impl Session {
                 }
             }
             "notifications/initialized" => {
+                // Stored before the connections are read: a connection that opens in between sees
+                // the flag and completes its own handshake. `holds_back` reads it under the lock
+                // that `ask_early` takes, so no question is left behind.
                 self.initialized.store(true, Ordering::SeqCst);
                 let connections = self.connections();
                 join_all(connections.iter().map(|connection| self.ready(connection))).await;
@@ -201,8 +206,9 @@ impl Session {
         }
     }
 
-    /// Keeps a question for a client that is not ready to be asked; whether it is kept. A server is
-    /// listed as soon as it is greeted, so it may ask sooner than its client expects.
+    /// Holds back a question for a client that is not initialized yet; returns whether it did. The
+    /// gateway completes the handshake with a server early, to list its tools, so the server may
+    /// ask sooner than the client expects.
     fn holds_back(&self, connection: &Arc<Connection>, question: &Message) -> bool {
         let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
         let is_early = !self.initialized.load(Ordering::SeqCst) && early.len() < EARLY;
@@ -212,7 +218,7 @@ impl Session {
         is_early
     }
 
-    /// The client is ready: it is asked what was kept for it.
+    /// The client is initialized: asks the questions that were held back.
     fn ask_early(self: &Arc<Self>) {
         let early = std::mem::take(&mut *self.early.lock().unwrap_or_else(PoisonError::into_inner));
         let sink = self.sink(&self.general);
@@ -223,7 +229,7 @@ impl Session {
         }
     }
 
-    /// Progress of the client with a server's question.
+    /// Passes on the client's progress with a server's question, under the server's own token.
     fn progressed(&self, notification: &Message) {
         let Some(span) = notification.field("progressToken") else { return };
         let number = std::str::from_utf8(span.of(notification.raw()))
@@ -240,7 +246,7 @@ impl Session {
         }
     }
 
-    /// Asks the client something of our own, on one of its streams.
+    /// Asks the client a question of the gateway's own, on one of its streams.
     pub(crate) async fn ask(
         &self,
         stream: &ClientStream,
@@ -252,6 +258,7 @@ impl Session {
         if !self.remember(number, ClientQuestion::Own(reply)) {
             return None;
         }
+        // A guard: the question is forgotten also if this future is dropped while it waits.
         let forget = ForgetQuestion { session: self, number };
         if !stream.ask(build::request(&Id::number(number), method, params)) {
             return None;
@@ -270,13 +277,14 @@ impl Session {
         true
     }
 
-    /// The client is gone for good, whatever is under way.
+    /// The client is gone for good: cancels its calls and gives up its connections.
     pub(crate) fn leave(&self) {
         drop(self.give_up());
         self.calls.cancel_all();
     }
 
-    /// Everything this client had is over. What it started and never used is kept for the next.
+    /// Ends the session and closes its connections. Connections that the client never used are kept
+    /// warm for the next client.
     pub(crate) async fn close(&self) {
         self.general.end();
         for supervisor in self.give_up() {
@@ -285,8 +293,9 @@ impl Session {
         self.calls.cancel_all();
     }
 
-    /// The client has ended its session. A client that is known may ask for what it left running in
-    /// its next one: that is called off and waited for, as if only the call had been left.
+    /// Ends the session on the client's request. A client with an identity may ask for its
+    /// unfinished calls in its next session: they are cancelled like abandoned calls, and their
+    /// connections close only when idle.
     pub(crate) async fn end(&self) {
         if self.identity.is_empty() {
             return self.close().await;
@@ -298,7 +307,7 @@ impl Session {
         }
     }
 
-    /// Gives up all conversations; those that another client may have are handed on, the rest is to
+    /// Gives up all connections: warm ones are handed on to other clients, the rest is returned to
     /// be closed.
     fn give_up(&self) -> Vec<Arc<ConnectionSupervisor>> {
         let kept: Vec<_> =

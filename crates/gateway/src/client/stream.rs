@@ -1,8 +1,8 @@
-//! What goes to a client on one stream: kept in order, bounded, and readable again from where a
-//! client lost it.
+//! Decides which messages a client's stream holds: in order, bounded, and readable again from the
+//! place where a client lost it.
 //!
-//! A slow client costs itself only: when too much waits, notifications give way, the oldest first,
-//! and no more questions are taken. What was taken, and every answer, stays.
+//! A slow client costs only itself: when too much waits, notifications are dropped, the oldest
+//! first, and no more questions are taken. Questions once taken, and every answer, stay.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -14,7 +14,7 @@ use crate::protocol::limits;
 use crate::protocol::pieces::TwoPieces;
 use crate::upstream::call::{DeliveryReceipt, GatewayCall};
 
-/// One thing that a stream says.
+/// One message of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StreamEvent {
     /// Its place in the stream, from 1.
@@ -29,21 +29,22 @@ pub(crate) struct StreamEvent {
 #[derive(Debug, Default)]
 struct StreamState {
     kept: VecDeque<StreamEvent>,
-    /// Bytes in `kept`, and how many of them may be there only for a client that comes back.
+    /// Bytes in `kept`, and the limit (`keep`) for those that stay only for a client that comes
+    /// back.
     bytes: usize,
     keep: usize,
-    /// Bytes that were not handed out yet.
+    /// Bytes that no reader has taken yet.
     unread: usize,
     places: u64,
-    /// Everything up to this place was handed out.
+    /// Readers have taken every event up to this place.
     read: u64,
     ended: bool,
-    /// Which reader may read: a newer one replaces an older one.
+    /// The number of the current reader: a newer reader replaces an older one.
     reader: u64,
     reading: bool,
-    /// Whether a client knows how to come back when it is hung up on.
+    /// Whether the client knows how to come back after the gateway ends its read.
     pausable: bool,
-    /// What it held was given up, unread.
+    /// Whether unread events were dropped to free memory.
     forgotten: bool,
 }
 
@@ -53,21 +54,21 @@ pub(crate) struct ClientStream {
     state: Mutex<StreamState>,
     news: Notify,
     taken: Notify,
-    /// The call whose answer ends it, where it is one call's.
+    /// The call whose answer ends the stream, if it belongs to one call.
     call: OnceLock<(Arc<CallControl>, Arc<DeliveryReceipt>)>,
 }
 
-/// What a reader finds.
+/// The next thing a reader finds.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NextEvent {
     /// A message.
     Said(StreamEvent),
-    /// Nothing more will come.
+    /// No message follows.
     Ended,
 }
 
 impl ClientStream {
-    /// A stream that a client can come back to; `pausable` if it may be hung up on.
+    /// A stream that a client can come back to; `pausable` if the gateway may end a read early.
     pub(crate) fn resumable(pausable: bool) -> Arc<Self> {
         let state = StreamState { keep: limits::KEPT_BYTES, pausable, ..StreamState::default() };
         Arc::new(Self { state: Mutex::new(state), ..Self::default() })
@@ -77,17 +78,18 @@ impl ClientStream {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The answer to this call ends it: whoever reads the stream is the client of the call.
+    /// Binds the stream to a call: the call's answer ends the stream, and its reader is the call's
+    /// client.
     pub(crate) fn belongs_to(&self, call: &GatewayCall) {
         let _once = self.call.set((Arc::clone(&call.control), Arc::clone(&call.receipt)));
     }
 
-    /// A notification: given up when the client does not keep up.
+    /// Adds a notification: dropped when the client does not keep up.
     pub(crate) fn notify(&self, message: impl Into<TwoPieces>) {
         self.push(message.into(), false, true);
     }
 
-    /// A question: not taken while too much waits, and never given up once it is.
+    /// Adds a question: refused while too much waits, never dropped once taken.
     pub(crate) fn ask(&self, message: impl Into<TwoPieces>) -> bool {
         let has_room = self.state().has_room();
         if has_room {
@@ -96,21 +98,23 @@ impl ClientStream {
         has_room
     }
 
-    /// One answer of many on a stream for all of them: never given up. Gives its place; 0 if
-    /// nothing is said any more.
+    /// Adds one answer on a stream that carries many: never dropped. Returns its place; 0 if the
+    /// stream has ended.
     pub(crate) fn say(&self, message: impl Into<TwoPieces>) -> u64 {
         self.push(message.into(), false, false)
     }
 
-    /// The answer. Nothing can be said after it.
+    /// Adds the answer, which ends the stream.
     pub(crate) fn answer(&self, message: impl Into<TwoPieces>) {
         self.push(message.into(), true, false);
     }
 
-    /// Hangs up on whoever reads, if the client can come back for the rest.
+    /// Ends the current read, if the client can come back for the rest.
     pub(crate) fn pause(&self) {
         let mut state = self.state();
         if state.pausable && !state.ended {
+            // A new reader number without a reader: the current reader sees that it is no longer
+            // current.
             state.reader += 1;
             state.reading = false;
             drop(state);
@@ -118,12 +122,12 @@ impl ClientStream {
         }
     }
 
-    /// Whether nothing more will be said.
+    /// Whether the stream has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.state().ended
     }
 
-    /// Ends without an answer.
+    /// Ends the stream without an answer.
     pub(crate) fn end(&self) {
         self.state().ended = true;
         self.news.notify_waiters();
@@ -146,7 +150,7 @@ impl ClientStream {
         place
     }
 
-    /// A reader from after `place` on; a reader that was there before is turned away.
+    /// A reader of the events after `place`; it replaces the current reader.
     pub(crate) fn reader(self: &Arc<Self>, place: u64) -> StreamReader {
         let number = self.state().begin();
         if let Some((control, _)) = self.call.get() {
@@ -156,7 +160,8 @@ impl ClientStream {
         StreamReader { stream: Arc::clone(self), number, place }
     }
 
-    /// A reader from after `place` on, or from where the last one was, unless there is one.
+    /// A reader of the events after `place`, or from where the last reader stopped; `None` if there
+    /// is a reader already.
     pub(crate) fn only_reader(self: &Arc<Self>, place: Option<u64>) -> Option<StreamReader> {
         let mut state = self.state();
         if state.reading {
@@ -166,11 +171,13 @@ impl ClientStream {
         Some(StreamReader { stream: Arc::clone(self), number, place })
     }
 
-    /// Waits until there is room for more, or nobody reads.
+    /// Waits until the stream has room for more, or has no reader.
     pub(crate) async fn room(&self) {
         loop {
             let taken = self.taken.notified();
             tokio::pin!(taken);
+            // Registered before the state is checked: a reader that takes an event in between still
+            // wakes this task.
             taken.as_mut().enable();
             {
                 let state = self.state();
@@ -182,12 +189,12 @@ impl ClientStream {
         }
     }
 
-    /// How many bytes it holds.
+    /// How many bytes the stream holds.
     pub(crate) fn bytes(&self) -> usize {
         self.state().bytes
     }
 
-    /// Gives up what it holds, if nobody reads it; whether there was something.
+    /// Drops all events if there is no reader; returns whether there were any.
     pub(crate) fn forget(&self) -> bool {
         let mut state = self.state();
         if state.reading || state.kept.is_empty() {
@@ -199,23 +206,23 @@ impl ClientStream {
         true
     }
 
-    /// Whether what it held was given up.
+    /// Whether unread events were dropped.
     pub(crate) fn is_forgotten(&self) -> bool {
         self.state().forgotten
     }
 
-    /// Whether somebody reads it.
+    /// Whether the stream has a reader.
     pub(crate) fn is_read(&self) -> bool {
         self.state().reading
     }
 
-    /// Whether all was said and all was read.
+    /// Whether the stream has ended and every event was read.
     pub(crate) fn is_done(&self) -> bool {
         let state = self.state();
         state.ended && state.read == state.places
     }
 
-    /// Whether all was said and nobody reads it.
+    /// Whether the stream has ended and has no reader.
     pub(crate) fn is_left(&self) -> bool {
         let state = self.state();
         state.ended && !state.reading
@@ -223,15 +230,15 @@ impl ClientStream {
 }
 
 impl StreamState {
-    /// Notes a new reader; gives its number.
+    /// Registers a new reader; returns its number.
     fn begin(&mut self) -> u64 {
         self.reader += 1;
         self.reading = true;
         self.reader
     }
 
-    /// Notes that everything up to `place` was handed out, or passed over by a client that says it
-    /// has it.
+    /// Notes that every event up to `place` was taken, or skipped by a client that says it has
+    /// them.
     fn read_up_to(&mut self, place: u64) {
         let from = self.kept.partition_point(|said| said.place <= self.read);
         let passed = self.kept.range(from..).take_while(|said| said.place <= place);
@@ -244,8 +251,8 @@ impl StreamState {
             && self.kept.len() <= limits::CALLS + limits::KEPT_EVENTS
     }
 
-    /// Keeps the last events that were read, for a client that comes back, and a bounded number of
-    /// unread ones.
+    /// Keeps a bounded number of unread events, and the last read ones for a client that comes
+    /// back.
     fn make_room(&mut self) {
         let mut read = self.kept.partition_point(|said| said.place <= self.read);
         while (self.kept.len() - read > limits::PENDING_EVENTS
@@ -266,7 +273,7 @@ impl StreamState {
     }
 }
 
-/// One reading of a stream.
+/// One reader of a stream.
 #[derive(Debug)]
 pub(crate) struct StreamReader {
     stream: Arc<ClientStream>,
@@ -275,17 +282,18 @@ pub(crate) struct StreamReader {
 }
 
 impl StreamReader {
-    /// Everything up to this place was read, or is not asked for.
+    /// The place up to which events were read, or skipped.
     pub(crate) fn place(&self) -> u64 {
         self.place
     }
 
-    /// The next thing said; waits for it. Safe to drop while it waits.
+    /// Waits for the next event. Cancel-safe: an event is taken only when it is returned.
     pub(crate) async fn next(&mut self) -> NextEvent {
         loop {
             let stream = Arc::clone(&self.stream);
             let news = stream.news.notified();
             tokio::pin!(news);
+            // Registered before `try_next`: an event pushed in between still wakes this task.
             news.as_mut().enable();
             if let Some(next) = self.try_next() {
                 return next;
@@ -294,7 +302,7 @@ impl StreamReader {
         }
     }
 
-    /// The next thing said, if it is there.
+    /// The next event, if there is one.
     pub(crate) fn try_next(&mut self) -> Option<NextEvent> {
         let mut state = self.stream.state();
         if state.reader != self.number {
@@ -319,6 +327,8 @@ impl StreamReader {
 impl Drop for StreamReader {
     fn drop(&mut self) {
         let mut state = self.stream.state();
+        // A replaced reader changes nothing: its successor is reading, and the client is still
+        // there.
         if state.reader == self.number {
             state.reading = false;
             drop(state);

@@ -1,4 +1,4 @@
-//! Decides which URLs are good, and which transport a URL asks for.
+//! Decides which URLs are valid, and which transport a URL implies.
 
 use http::{HeaderName, Uri};
 
@@ -6,7 +6,7 @@ use super::problem::{ConfigPlace, Problem};
 use super::raw::TransportName;
 use super::{Secret, Transport};
 
-/// Reads a URL. It may hold a secret, so problems do not repeat it.
+/// Parses a URL. It may hold a secret, so problems do not quote it.
 pub(super) fn parse(place: &ConfigPlace, text: &str) -> Result<Uri, Problem> {
     check(text).map_err(|error| place.problem(error))
 }
@@ -26,14 +26,14 @@ fn check(text: &str) -> Result<Uri, &'static str> {
     }
     let url: Uri = format!("{scheme}://{rest}").parse().map_err(|_| INVALID)?;
     let host = url.host().filter(|host| !host.is_empty()).ok_or(INVALID)?;
-    // Whatever follows the host has to be a port.
+    // Anything after the host has to be a port.
     if authority.len() > host.len() && url.port_u16().is_none() {
         return Err(INVALID);
     }
     Ok(url)
 }
 
-/// The transport to a URL: the stated one if it fits, else a guess.
+/// The transport for a URL: the stated one if it fits, else a guess.
 pub(super) fn transport(
     stated: Option<TransportName>,
     url: Uri,

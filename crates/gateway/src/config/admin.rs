@@ -1,4 +1,4 @@
-//! Decides where operators come in: what stands under `[admin]`.
+//! Decides the admin server's settings: the section `[admin]`.
 
 use std::net::SocketAddr;
 
@@ -10,14 +10,15 @@ use super::{Secret, suggest};
 
 const KEYS: [&str; 2] = ["listen", "token"];
 
-/// Where operators come in.
+/// The address and token of the admin server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminConfig {
-    /// Where they connect; others than this machine can reach it only if there is a token.
+    /// The address of the admin server; other machines can reach it only if there is a token.
     pub listen: SocketAddr,
-    /// What whoever changes something has to show, and off loopback whoever reads.
+    /// The token that operators show to change anything, and off loopback also to read.
     pub token: Option<Secret>,
-    /// What the token refers to and is not there: until it is, nothing can be changed.
+    /// Missing variables or files that the token refers to: until they are set, operators can
+    /// change nothing.
     pub lacking: Vec<Problem>,
 }
 
@@ -46,8 +47,8 @@ pub(super) fn read(section: &ConfigField<'_>, problems: &mut Problems) -> RawAdm
 }
 
 impl RawAdmin {
-    /// With its token filled in. Nobody else may reach it without one; on this machine a token that
-    /// is not there yet means that nothing can be changed, and is no reason to serve nobody.
+    /// Fills in the token. Off loopback a token is required. On loopback a missing token only
+    /// disables changes; it is no reason to refuse to serve clients.
     pub(super) fn resolve(
         self,
         scope: &Variables<'_>,

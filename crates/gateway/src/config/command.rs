@@ -1,5 +1,4 @@
-//! Decides the config of `seawall run`: one server, from its command or its URL, and what to call
-//! it.
+//! Decides the config of `seawall run`: one server, from its command or its URL, and its name.
 
 use std::path::Path;
 
@@ -8,13 +7,13 @@ use super::settings::ServeSettings;
 use super::{Config, ServerConfig, ServerLifetime, Transport, address, name};
 use crate::config::layers::ServerRules;
 
-/// Programs that start another one, which is the server.
+/// Programs that launch another program, which is the server.
 const LAUNCHERS: [&str; 15] = [
     "bun", "bunx", "deno", "node", "npm", "npx", "pipx", "pnpm", "pnpx", "python", "python3",
     "tsx", "uv", "uvx", "yarn",
 ];
 const LAUNCH_WORDS: [&str; 5] = ["dlx", "exec", "run", "tool", "x"];
-/// Options of launchers that take the next argument for themselves.
+/// Options of launchers that consume the next argument.
 const OPTIONS_WITH_VALUE: [&str; 13] = [
     "-c",
     "-e",
@@ -33,7 +32,7 @@ const OPTIONS_WITH_VALUE: [&str; 13] = [
 const SCRIPT_ENDINGS: [&str; 7] = [".js", ".mjs", ".cjs", ".ts", ".py", ".git", ".exe"];
 
 impl Config {
-    /// One server that is started by `command`, with the whole environment of the gateway.
+    /// One server that is started by `command`, with the gateway's whole environment.
     pub fn for_command(name: Option<&str>, command: Vec<String>) -> Result<Self, Problems> {
         let derived = name_of_command(&command);
         let mut words = command.into_iter();
@@ -52,7 +51,7 @@ impl Config {
         Ok(Self::for_one(name, &derived, transport)?)
     }
 
-    /// One server that is reached by `url`, over the transport that a file would guess.
+    /// One server that is reached by `url`, over the transport that a config file would guess.
     pub fn for_url(name: Option<&str>, url: &str) -> Result<Self, Problems> {
         let place = ConfigPlace::named("url");
         let url = address::parse(&place, url)?;
@@ -95,7 +94,7 @@ fn name_of_command(command: &[String]) -> String {
     launched(args).map_or(program, name_of_package)
 }
 
-/// The first argument that is neither an option nor part of the launcher's own words.
+/// The first argument that is neither an option nor one of the launcher's own words.
 fn launched(args: &[String]) -> Option<&str> {
     let mut args = args.iter().map(String::as_str);
     while let Some(arg) = args.next() {
@@ -108,8 +107,8 @@ fn launched(args: &[String]) -> Option<&str> {
     None
 }
 
-/// The last part of a package's name, without its version, or of a script's path, without its
-/// ending.
+/// The last part of a package's name without its version, or of a script's path without its
+/// extension.
 fn name_of_package(package: &str) -> String {
     let last = package.rsplit(['/', '\\', ':']).find(|part| !part.is_empty()).unwrap_or(package);
     let last = last.trim_start_matches('@');

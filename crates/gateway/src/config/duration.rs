@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::problem::Problem;
 use super::tree::{ConfigField, ConfigString};
 
-/// A longer wait is a slip of units.
+/// A longer duration is a mistake in the unit.
 pub(super) const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The duration that a field holds.
@@ -14,7 +14,7 @@ pub(super) fn read(value: &ConfigField<'_>) -> Result<Duration, Problem> {
     parse(&text).map_err(|error| place.problem(error))
 }
 
-/// Reads a duration, or says what is wrong with it.
+/// Parses a duration, or explains the mistake in it.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {
     let unreadable = || {
         format!(
@@ -37,7 +37,7 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "must not exceed 7 days".to_owned())
 }
 
-/// A duration as a configuration spells it.
+/// A duration as a config file spells it.
 pub(crate) fn spelled(duration: Duration) -> String {
     let (seconds, ms) = (duration.as_secs(), duration.subsec_millis());
     match (seconds, ms) {

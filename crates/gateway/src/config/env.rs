@@ -1,5 +1,5 @@
-//! Decides which variables a child gets besides the usual ones: those passed on, then those of its
-//! file, then its own.
+//! Decides which variables a child process gets besides the usual ones: inherited ones by name,
+//! then those of its env file, then its own.
 
 use super::Secret;
 use super::env_file;
@@ -66,7 +66,7 @@ fn check_name(name: &str, place: &ConfigPlace) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The last one to say something about a variable is right.
+/// Sets or removes a variable; a later source overrides an earlier one.
 fn set(env: &mut Vec<(String, Secret)>, name: &str, value: Option<String>) {
     env.retain(|(known, _)| known != name);
     env.extend(value.map(|value| (name.to_owned(), Secret::new(value))));

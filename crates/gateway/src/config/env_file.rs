@@ -1,8 +1,7 @@
-//! Decides what a file of variables says: `KEY=VALUE` lines, comments, quotes. Nothing in it is
-//! expanded.
+//! Decides how an env file is read: `KEY=VALUE` lines, comments, quotes. Values are not expanded.
 
-/// The variables in their order, or which line is wrong. Lines may hold secrets and are not
-/// repeated.
+/// The variables in their order, or the number of the wrong line. Lines may hold secrets, so
+/// problems do not quote them.
 pub(super) fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
     let mut variables = Vec::new();
     for (index, line) in text.lines().enumerate() {

@@ -1,5 +1,5 @@
-//! Decides what `${…}` stands for. A bare `$VAR` stands for itself, and so does what a variable's
-//! value says.
+//! Decides the value of each `${…}`. A bare `$VAR` stays as it is, and so does a `${…}` inside a
+//! variable's value.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf, absolute};
@@ -11,21 +11,20 @@ use super::tree::ConfigString;
 const FORMS: &str = "${VAR}, ${VAR:-default}, ${env:VAR}, ${file:PATH}, ${input:ID}, ${userHome}, \
     ${workspaceFolder}, ${workspaceFolderBasename} and ${pathSeparator}";
 
-/// Where the values come from.
+/// The source of the values.
 pub(super) struct Variables<'a> {
     env: &'a dyn Fn(&str) -> Option<String>,
     folder: PathBuf,
-    /// What was filled in and may be secret.
+    /// Values that were filled in and may be secret.
     filled: RefCell<Vec<String>>,
 }
 
-/// What the name of a variable says whose value is no secret: where something is, and who or what
-/// it is.
+/// Parts of variable names that mark a value as no secret: it names a place, a person or a setting.
 const PLAIN: [&str; 22] = [
     "HOST", "PORT", "URL", "URI", "ADDR", "DOMAIN", "ENDPOINT", "PATH", "DIR", "FOLDER", "HOME",
     "ROOT", "FILE", "USER", "NAME", "REGION", "ZONE", "LANG", "LEVEL", "MODE", "VERSION", "SHELL",
 ];
-/// What it says of one that is, whatever else it says.
+/// Parts of variable names that mark a value as secret; they outrank the plain ones.
 const SECRET: [&str; 8] = ["TOK", "KEY", "SECRET", "PASS", "PWD", "AUTH", "CRED", "COOKIE"];
 
 fn may_be_secret(name: &str) -> bool {
@@ -36,13 +35,13 @@ fn may_be_secret(name: &str) -> bool {
 
 /// Why a `${…}` could not be filled in.
 enum UnfilledVariable {
-    /// It says what it means, and that is not there.
+    /// The reference is valid, but its variable or file is missing.
     Lacking(String),
-    /// It says nothing that could be there.
+    /// The reference is malformed.
     Malformed(String),
 }
 
-/// The user's home, if it is known.
+/// The user's home folder, if it is known.
 pub(super) fn home(env: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     ["HOME", "USERPROFILE"].into_iter().filter_map(env).find(|home| !home.is_empty())
 }
@@ -57,7 +56,7 @@ impl<'a> Variables<'a> {
         Self { env, folder: workspace.to_owned(), filled: RefCell::default() }
     }
 
-    /// What was filled in since this was asked last, and may be secret.
+    /// Takes the values that were filled in since the last call and may be secret.
     pub(super) fn take_filled(&self) -> Vec<String> {
         self.filled.take()
     }
@@ -71,7 +70,7 @@ impl<'a> Variables<'a> {
         (self.env)(name)
     }
 
-    /// The path as seen from the workspace folder; `~/` is the user's home.
+    /// The path relative to the workspace folder; `~/` is the user's home.
     pub(super) fn path(&self, path: &str) -> PathBuf {
         match (path.strip_prefix("~/"), home(self.env)) {
             (Some(rest), Some(home)) => Path::new(&home).join(rest),
@@ -79,7 +78,7 @@ impl<'a> Variables<'a> {
         }
     }
 
-    /// The text with its `${…}` filled in; each that cannot be is a problem.
+    /// The text with every `${…}` filled in; each `${…}` without a value is a problem.
     pub(super) fn expand(&self, text: &ConfigString, problems: &mut Problems) -> Option<String> {
         let before = problems.count();
         let mut expanded = String::new();
@@ -105,8 +104,8 @@ impl<'a> Variables<'a> {
         (problems.count() == before).then_some(expanded)
     }
 
-    /// What stands between `${` and `}`. What is no reference may be part of a secret, and is not
-    /// repeated.
+    /// The value of the text between `${` and `}`. Malformed text may be part of a secret, so
+    /// problems do not quote it.
     fn value(&self, reference: &str) -> Result<String, UnfilledVariable> {
         match reference {
             "userHome" => {
@@ -127,7 +126,7 @@ impl<'a> Variables<'a> {
         }
     }
 
-    /// As in a shell, the default also stands in for a variable that is set to nothing.
+    /// As in a shell, the default also replaces a variable that is set to an empty text.
     fn env_value(&self, reference: &str) -> Result<String, UnfilledVariable> {
         let is_stated = reference.starts_with("env:");
         let reference = reference.strip_prefix("env:").unwrap_or(reference);
@@ -161,7 +160,7 @@ impl<'a> Variables<'a> {
         Ok(self.fill(text.trim_end_matches(['\r', '\n']).to_owned()))
     }
 
-    /// Nobody is asked: the gateway may have no terminal.
+    /// Reads an input from a variable: the gateway may have no terminal to ask on.
     fn input(&self, id: &str) -> Result<String, UnfilledVariable> {
         let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
         let name = format!("INPUT_{}", id.chars().map(upper).collect::<String>());
@@ -180,7 +179,7 @@ fn is_name(name: &str) -> bool {
     name.starts_with(is_letter) && name.chars().all(|c| is_letter(c) || c.is_ascii_digit())
 }
 
-/// After `env:` it is plain that a name follows, so also `ProgramFiles(x86)` is one.
+/// After `env:` a name must follow, so unusual ones like `ProgramFiles(x86)` are valid too.
 fn is_stated_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(|c: char| c.is_control() || "=${".contains(c))
 }

@@ -1,5 +1,5 @@
-//! Decides which headers go with the requests to a server: each name once, each value fit to be
-//! sent.
+//! Decides which headers go with the requests to a server: each name once, each value valid in
+//! HTTP.
 
 use http::{HeaderName, HeaderValue};
 
@@ -14,7 +14,8 @@ pub(super) fn resolve(
     scope: &Variables<'_>,
     problems: &mut Problems,
 ) -> Vec<(HeaderName, Secret)> {
-    // The name, where it stands, the value, and whether that comes from outside the file.
+    // The name, its place in the file, the value, and whether the value comes from outside the
+    // file.
     let mut stated: Vec<(&str, &ConfigPlace, String, bool)> = Vec::new();
     for (name, text) in &raw.headers {
         let is_filled = text.has_references();
@@ -48,8 +49,8 @@ pub(super) fn resolve(
     headers
 }
 
-/// The value of the variable that is named here. Some write the token itself, so the name is not
-/// repeated.
+/// The value of the variable that is named here. Some users write the token itself in place of the
+/// name, so problems do not quote it.
 fn named(
     variable: &ConfigString,
     scope: &Variables<'_>,

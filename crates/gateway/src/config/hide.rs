@@ -1,4 +1,5 @@
-//! Decides what of a server's words nobody reads: what the configuration gave it in secret.
+//! Decides which texts are removed when a server is quoted: the secrets that its configuration
+//! holds.
 
 use std::fmt;
 
@@ -10,17 +11,17 @@ use crate::config::place;
 /// A shorter value is a setting, not a secret.
 const SHORTEST: usize = 6;
 
-/// What a server may not be quoted with.
+/// Texts that must not appear where a server is quoted.
 #[derive(Clone, Default)]
 pub struct SecretTexts {
-    /// The longest first: one may be the beginning of another, and the rest of that must not be
-    /// left.
+    /// The longest first: a secret may be the start of a longer one, whose rest would otherwise
+    /// stay visible.
     words: Vec<String>,
 }
 
 impl SecretTexts {
-    /// The secrets of a server: its variables and headers, what variables and files brought into
-    /// its address or arguments, and what is not shown of its address.
+    /// The secrets of a server: its variables and headers, values from variables and files in its
+    /// URL or arguments, and the hidden parts of its URL.
     pub fn of(server: &ServerConfig) -> Self {
         let (values, url): (Vec<&Secret>, Option<&Uri>) = match &server.transport {
             Transport::Stdio { env, .. } => (env.iter().map(|(_, value)| value).collect(), None),
@@ -32,7 +33,7 @@ impl SecretTexts {
             Transport::Incomplete { .. } => (Vec::new(), None),
         };
         let values = values.into_iter().chain(&server.filled).map(Secret::expose);
-        // Of `Bearer <token>` the token alone is secret too.
+        // In `Bearer <token>` the token alone is a secret too.
         let words = values.flat_map(|value| [value, value.rsplit(' ').next().unwrap_or("")]);
         let words = words.chain(url.map(place::secrets).unwrap_or_default());
         let mut words: Vec<String> =
@@ -42,7 +43,7 @@ impl SecretTexts {
         Self { words }
     }
 
-    /// The text without them.
+    /// The text with every secret replaced.
     pub fn hide(&self, text: &str) -> String {
         self.words.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "***"))
     }

@@ -1,8 +1,8 @@
-//! Decides how the MCP file of another client is read as it is: `mcpServers`, VS Code's `servers`,
+//! Decides how the MCP file of another client is read unchanged: `mcpServers`, VS Code's `servers`,
 //! Codex's `mcp_servers`, Gemini's `httpUrl`, Windsurf's `serverUrl`.
 //!
-//! What those clients alone know is passed over, and told where it says how long something may
-//! take. Known fields have to have their type.
+//! Fields that only those clients know are skipped; a skipped time limit causes a warning. Known
+//! fields must have their type.
 
 use std::collections::BTreeMap;
 
@@ -16,19 +16,19 @@ use super::source::FileFormat;
 use super::tree::{ConfigField, ConfigString};
 use crate::config::policy::keys::call_timeout;
 
-/// How clients call the address of a server.
+/// The keys under which clients put the URL of a server.
 pub(super) const ADDRESSES: [&str; 3] = ["url", "httpUrl", "serverUrl"];
 
-/// Where Claude Code's own file keeps the servers of single projects.
+/// The key under which Claude Code's own file lists the servers of single projects.
 pub(super) const PROJECTS: &str = "projects";
 
-/// Ours in a file that has to stay valid for its own client.
+/// The key of Seawall's settings in a file that has to stay valid for its own client.
 pub(super) const SECTION: &str = "x-seawall";
 
-/// Under which key another client lists its servers; none if the file is Seawall's own.
+/// The key under which another client lists its servers; `None` if the file is Seawall's own.
 pub(super) fn list_key(root: &ConfigField<'_>, format: FileFormat) -> Option<&'static str> {
-    // VS Code's file has nothing but servers and inputs: with a setting of ours beside them it is
-    // ours.
+    // VS Code's file has only servers and inputs: with a Seawall setting beside them, the file is
+    // Seawall's own.
     let is_ours = format == FileFormat::Toml || root.has_any(native::is_setting);
     if let Some(key) = ["mcpServers", "mcp_servers"].into_iter().find(|key| root.has(key)) {
         return Some(key);
@@ -73,7 +73,8 @@ pub(super) fn read(
         )));
     }
     let servers = servers.unwrap_or_default();
-    // Without any other server they are what somebody looked for.
+    // If there is no other server, the user meant these, so skipping them is an error and no
+    // warning.
     let note = if servers.is_empty() { Problems::push } else { Problems::warn };
     passed_over.into_iter().for_each(|problem| note(problems, problem));
     if !settings.rules.written.has(&["reconnect", "wait"]) {
@@ -83,8 +84,7 @@ pub(super) fn read(
     (settings, servers)
 }
 
-/// Servers that are there in one project only: a gateway is in none, so they are passed over, and
-/// that is told.
+/// Servers of a single project: a gateway runs in no project, so it skips them and says so.
 fn of_projects(projects: &ConfigField<'_>, list_key: &str) -> Vec<Problem> {
     let told = &mut Problems::default();
     let mut passed_over = Vec::new();
@@ -137,19 +137,19 @@ fn read_server(
             set(&mut server, key, &value, &mut found);
         }
     }
-    // What is said to us wins over what is said to its own client.
+    // A timeout under `x-seawall` overrides the client's own.
     if !server.rules.layer.says("timeout") {
         limit(&mut server, field, is_in_seconds, &mut found);
     }
     server.is_partial = found.count() > 0;
-    // Whoever switched a server off may have done so because it is broken.
+    // A disabled server may be disabled because it is broken, so its problems are not reported.
     if !server.is_off {
         problems.append(found);
     }
     server
 }
 
-/// Takes over how long its own client lets its calls run.
+/// Takes over the client's own time limit for calls of this server.
 fn limit(
     server: &mut RawServer,
     field: &ConfigField<'_>,
@@ -191,7 +191,7 @@ fn set(server: &mut RawServer, key: &str, value: &ConfigField<'_>, problems: &mu
     }
 }
 
-/// Codex names variables to pass on by a string, or by a table with a `name`.
+/// Codex names variables to inherit by a string, or by a table with a `name`.
 fn variable_names(value: &ConfigField<'_>, problems: &mut Problems) -> Vec<ConfigString> {
     let mut names = Vec::new();
     for item in value.items(problems) {
@@ -208,7 +208,7 @@ fn variable_names(value: &ConfigField<'_>, problems: &mut Problems) -> Vec<Confi
     names
 }
 
-/// Other clients allow names that ours cannot have.
+/// Fits the names of servers: other clients allow names that Seawall does not.
 fn fit_names(servers: Vec<RawServer>, problems: &mut Problems) -> Vec<RawServer> {
     let mut taken: BTreeMap<String, String> = BTreeMap::new();
     let mut fitted = Vec::new();

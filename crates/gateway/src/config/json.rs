@@ -1,7 +1,7 @@
-//! Decides what a JSON text with comments and trailing commas says, and on which line.
+//! Decides how JSON with comments and trailing commas is read, with the line of each value.
 //!
-//! Strings and numbers are read by `serde_json`; only what it cannot give (lines, comments, keys
-//! that stand twice) is done here.
+//! `serde_json` reads strings and numbers; this file adds only the parts it lacks: lines, comments,
+//! duplicate keys.
 
 use super::problem::{ConfigPlace, Problem};
 use super::tree::{ConfigNode, ConfigValue};
@@ -9,7 +9,7 @@ use super::tree::{ConfigNode, ConfigValue};
 /// Deeper than any config, and shallow enough for every stack.
 const DEEPEST: usize = 64;
 
-/// The tree of a JSON text.
+/// Parses a JSON text into a tree.
 pub(super) fn parse(text: &str) -> Result<ConfigNode, Problem> {
     let mut reader = JsonReader { text, at: 0, line: 1 };
     reader.skip_blanks()?;
@@ -21,7 +21,7 @@ pub(super) fn parse(text: &str) -> Result<ConfigNode, Problem> {
     Ok(root)
 }
 
-/// `at` is always between two characters.
+/// Invariant: `at` is always between two characters.
 struct JsonReader<'a> {
     text: &'a str,
     at: usize,
@@ -62,6 +62,7 @@ impl<'a> JsonReader<'a> {
             }
             self.skip_blanks()?;
             let node = self.value(depth + 1)?;
+            // An entry carries the line of its key, where users look for a problem.
             entries.push((key, ConfigNode { line, ..node }));
             self.separator(b'}')?;
         }
@@ -80,7 +81,7 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// A comma, or the end that is about to come.
+    /// Takes a comma; accepts the closing bracket without taking it.
     fn separator(&mut self, end: u8) -> Result<(), Problem> {
         self.skip_blanks()?;
         if self.take(b',') || self.peek() == Some(end) {

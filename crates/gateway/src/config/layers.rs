@@ -1,8 +1,8 @@
-//! Which policy a tool gets: the built-in table by kind, then what the configuration says, the
-//! nearest last.
+//! Decides which policy a tool gets: the built-in table by kind, then the settings of the
+//! configuration, the nearest place last.
 //!
-//! Built in < `[defaults]` < `[kinds.K]` < `[servers.S.policy]` < `[tools."S/T"]`, of those the
-//! plain names after the globs.
+//! Built in < `[defaults]` < `[kinds.K]` < `[servers.S.policy]` < `[tools."S/T"]`, where plain
+//! names come after globs.
 
 use seawall::{
     Annotations, BreakerPolicy, Effect, Fallback, HedgePolicy, Kind, LoopPolicy, Policy, Preset,
@@ -13,14 +13,14 @@ use super::layer::{GatewayPolicy, PolicyLayer};
 use super::written::WrittenLines;
 use crate::config::prefix::NamePrefix;
 
-/// Everything the configuration says about policies.
+/// All policy settings of the configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PolicyRules {
-    /// What everything starts from.
+    /// The preset that everything starts from.
     pub preset: Preset,
     /// The timeouts of tools.
     pub tiers: Tiers,
-    /// How often one caller may call.
+    /// The rate limit of one caller.
     pub caller_rate: Option<Rate>,
     /// For all tools.
     pub defaults: PolicyLayer,
@@ -28,52 +28,52 @@ pub struct PolicyRules {
     pub kinds: Vec<(Kind, PolicyLayer)>,
     /// For tools by name: `server/tool`, with `*` for anything; globs first, then plain names.
     pub tools: Vec<(String, PolicyLayer)>,
-    /// How failures are told.
+    /// The form of failure messages.
     pub messages: MessageStyle,
-    /// How tools are called on the endpoint of all servers.
+    /// Whether tool names on the endpoint of all servers carry a prefix.
     pub prefix: NamePrefix,
-    /// Where all of it stands.
+    /// The lines of all settings.
     pub written: WrittenLines,
 }
 
-/// How failures are told.
+/// The form of failure messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MessageStyle {
-    /// In whose words; unless set, in the preset's.
+    /// The text style; unless set, the preset's.
     pub style: Option<TextStyle>,
-    /// Whether the text is the error object; unless set, as the preset has it.
+    /// Whether the text is the error object; unless set, the preset decides.
     pub as_json: Option<bool>,
-    /// Whether failures always carry details.
+    /// Whether failures always carry debug details.
     pub debug: bool,
-    /// Whether a call may not ask for details itself.
+    /// Whether calls are forbidden to request debug details.
     pub no_debug_on_request: bool,
 }
 
-/// What is known of a tool from its server's list.
+/// Facts about a tool from its server's list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ToolHints {
-    /// What the server says repeating it would do.
+    /// The server's annotations: the effect of repeating the tool.
     pub annotations: Annotations,
-    /// Whether its results follow a schema of their own.
+    /// Whether the tool has an output schema.
     pub has_output_schema: bool,
-    /// What the other tools of its server tell about it.
+    /// Hints from the other tools of the same server.
     pub siblings: Siblings,
 }
 
-/// How one server's tools are treated, beside what is said of all.
+/// The settings for one server's tools, beside those for all tools.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerRules {
-    /// Its annotations may only narrow.
+    /// Whether the server's annotations may only narrow a policy.
     pub distrust_annotations: bool,
-    /// What its tools share.
+    /// The policy that its tools share.
     pub policy: ServerPolicy,
     /// `[servers.S.policy]`.
     pub layer: PolicyLayer,
-    /// Where all of it stands.
+    /// The lines of all settings.
     pub written: WrittenLines,
 }
 
-/// A place of the configuration that speaks of tools.
+/// A place of the configuration that has policy settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyPlace<'a> {
     /// `[defaults]`.
@@ -86,14 +86,14 @@ pub enum PolicyPlace<'a> {
     Tools(&'a str),
 }
 
-/// What is known of a tool, and which places of the configuration state its kind and its effect.
+/// The facts about a tool, and the places of the configuration that state its kind and its effect.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownTool<'a> {
-    /// What is known.
+    /// The facts.
     pub facts: ToolFacts<'a>,
-    /// Who states its kind.
+    /// The place that states its kind.
     pub kind: Option<PolicyPlace<'a>>,
-    /// Who states its effect.
+    /// The place that states its effect.
     pub effect: Option<PolicyPlace<'a>>,
 }
 
@@ -116,8 +116,7 @@ impl PolicyRules {
         (policy, extra)
     }
 
-    /// What is known of a tool; its kind and effect as the operator states them, the nearest place
-    /// first.
+    /// The facts about a tool; the operator's kind and effect come first, from the nearest place.
     pub fn known<'a>(
         &'a self,
         server: &str,
@@ -138,13 +137,14 @@ impl PolicyRules {
             effect: None,
         };
         known.facts = self.preset.informed(&known.facts);
+        // The kind is found first and without `[kinds.K]`: those layers depend on it.
         if let Some((place, layer)) = nearest(None).find(|(_, layer)| layer.kind().is_some()) {
             (known.facts.kind, known.kind) = (layer.kind(), Some(place));
         }
         let near = nearest(None)
             .filter(|(place, _)| *place != PolicyPlace::Defaults)
             .find(|(_, layer)| layer.effect().is_some());
-        // What its kind says of its effect counts only where no nearer place says something.
+        // An effect stated for the kind or for all tools counts only if no nearer place states one.
         let stated = near
             .or_else(|| nearest(known.facts.kind()).find(|(_, layer)| layer.effect().is_some()));
         if let Some((place, layer)) = stated {
@@ -153,7 +153,7 @@ impl PolicyRules {
         known
     }
 
-    /// The places that speak of a tool, the nearest last.
+    /// The layers for a tool, the nearest last.
     pub fn layers<'a>(
         &'a self,
         server: &str,
@@ -177,18 +177,19 @@ impl PolicyRules {
         all.chain(of_kind).chain([(PolicyPlace::Server, &own.layer)]).chain(named).collect()
     }
 
-    /// Whether the text of a failure is the error object: so with `gitnexus` unless set.
+    /// Whether the text of a failure is the error object; unless set, only with the preset
+    /// `gitnexus`.
     pub fn as_json(&self) -> bool {
         self.messages.as_json.unwrap_or(self.preset == Preset::Gitnexus)
     }
 
-    /// Whether a server that was there and is away is not waited for: its agents want to know at
-    /// once, unless the file says otherwise.
+    /// Whether calls do not wait for a server that was connected and is away: GitNexus's agents
+    /// want to know at once, unless the file sets `reconnect.wait`.
     pub fn tells_loss_at_once(&self) -> bool {
         self.preset == Preset::Gitnexus && !self.written.has(&["reconnect", "wait"])
     }
 
-    /// In whose words failures are told. GitNexus's stay with its preset.
+    /// The text style of failures. With the preset `gitnexus`, the classic style is GitNexus's own.
     pub fn style(&self) -> TextStyle {
         match self.messages.style {
             Some(TextStyle::Classic) if self.preset == Preset::Gitnexus => TextStyle::Gitnexus,
@@ -197,8 +198,8 @@ impl PolicyRules {
         }
     }
 
-    /// The policy of a method that only reads, `resources/read` and the like, or of one that sets
-    /// something.
+    /// The policy of a method that only reads (`resources/read` and the like), or of one that sets
+    /// state.
     pub fn method(&self, own: &ServerRules, method: &str) -> Policy {
         let sets =
             matches!(method, "resources/subscribe" | "resources/unsubscribe" | "logging/setLevel");
@@ -209,7 +210,8 @@ impl PolicyRules {
         for layer in [&self.defaults, &own.layer] {
             layer.apply(&mut policy, &mut GatewayPolicy::default());
         }
-        // It is treated like a tool that reads, and is none.
+        // The method gets the policy of a read tool, minus the parts that need a tool: kind,
+        // bulkhead, loop guard, cache and fallbacks.
         (policy.kind, policy.slots) = (None, None);
         policy.loops = LoopPolicy::OFF;
         policy.cache = seawall::CachePolicy::default();
@@ -218,14 +220,14 @@ impl PolicyRules {
         policy
     }
 
-    /// The breaker of all tools that share one.
+    /// The breaker that all tools with the scope `global` share.
     pub fn global_breaker(&self) -> BreakerPolicy {
         let mut breaker = Some(BreakerPolicy::default());
         self.defaults.apply_to_breaker(&mut breaker);
         breaker.unwrap_or_default()
     }
 
-    /// How a server is treated as a whole.
+    /// The policy of a server as a whole.
     pub fn server(&self, own: &ServerRules) -> ServerPolicy {
         let mut policy = own.policy.clone();
         self.defaults.apply_to_server(&mut policy);
@@ -234,9 +236,10 @@ impl PolicyRules {
     }
 }
 
-/// What is said of many tools holds for those it can hold for: an old answer of a write would be a
-/// lie, a second attempt beside it could act twice, with other arguments it does something else,
-/// and what destroys is not put off. Nor does a part of a call have more time than the whole.
+/// Removes settings that would harm this tool, for a setting may cover many tools: a cached answer
+/// of a write would be a lie, a hedge could execute it twice, other arguments do something else,
+/// and a destructive call is not queued. Limits of an attempt longer than those of the call are
+/// removed too.
 pub(crate) fn fit(policy: &mut Policy) {
     policy.attempt_timeout = policy.attempt_timeout.filter(|limit| *limit <= policy.timeout);
     let limit = policy.attempt_timeout.unwrap_or(policy.timeout);
@@ -256,7 +259,7 @@ pub(crate) fn fit(policy: &mut Policy) {
     });
 }
 
-/// Whether a name fits a pattern in which `*` stands for anything.
+/// Whether a name matches a pattern in which `*` stands for any text.
 pub(crate) fn glob(pattern: &str, name: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut name) = name.strip_prefix(head) else { return false };

@@ -1,5 +1,5 @@
-//! Decides what a time limit in the file of another client means here: in which unit it is, or that
-//! it is passed over and told.
+//! Decides the meaning of a time limit in another client's file: its unit, or that it is skipped
+//! with a warning.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use super::duration::LONGEST;
 use super::problem::Problems;
 use super::tree::ConfigField;
 
-/// Up to here a bare number may be seconds: clients that mean those offer an hour at most.
+/// Up to here a bare number may be seconds: clients that use seconds offer an hour at most.
 const UNCLEAR: f64 = 3600.0;
-/// The file of a client that means seconds; all others whose unit is known mean milliseconds.
+/// The file of a client that uses seconds; all others whose unit is known use milliseconds.
 const IN_SECONDS: &str = "cline_mcp_settings.json";
 
-/// A limit over the calls of one server, and its line.
+/// The time limit for calls of one server, and its line.
 type ServerLimit = (Duration, usize);
 
 /// Whether a bare number in this file is in seconds.
@@ -71,5 +71,5 @@ fn passed_over(value: &ConfigField<'_>, why: &str, problems: &mut Problems) -> O
     None
 }
 
-/// What is said of a limit over the start of a server.
+/// The warning about a limit for the start of a server.
 pub(super) const OF_STARTS: &str = "is passed over; how long calls wait for a server that starts is said by wait = \"60s\" under x-seawall.reconnect";

@@ -1,21 +1,21 @@
-//! Decides whether what a file says about tools can hold: the servers it names are there, and what
-//! is to wait has a place.
+//! Decides whether the policies of a file can apply: the servers they name exist, and a queue has a
+//! store.
 //!
-//! A policy for a server with a slip in its name would be read, and hold for nothing.
+//! Without this check a policy for a misspelled server would be read and never apply.
 
 use super::problem::Problems;
 use super::suggest;
 use super::tree::{ConfigField, ConfigString};
 use crate::config::layers::glob;
 
-/// What the policies of a file may count on.
+/// The names and settings that the policies of a file may refer to.
 struct KnownNames<'a> {
     servers: Vec<&'a str>,
     has_store: bool,
 }
 
-/// Looks at the settings in `section` and at the `servers` of a file. What else is wrong there is
-/// told elsewhere.
+/// Checks the settings in `section` and the `servers` of a file. Other problems there are reported
+/// elsewhere.
 pub(super) fn check(section: &ConfigField<'_>, servers: &ConfigField<'_>, problems: &mut Problems) {
     let told = &mut Problems::default();
     let listed = servers.entries(told);
@@ -50,7 +50,7 @@ pub(super) fn check(section: &ConfigField<'_>, servers: &ConfigField<'_>, proble
 }
 
 impl KnownNames<'_> {
-    /// Looks at the fallbacks of one policy.
+    /// Checks the fallbacks of one policy.
     fn look_at(&self, table: &ConfigField<'_>, problems: &mut Problems) {
         let told = &mut Problems::default();
         let steps = table.entries(told).into_iter().filter(|(key, _)| *key == "fallback");

@@ -1,8 +1,7 @@
-//! Decides what the gateway is asked to do: a config file, or a command line, becomes a checked
-//! [`Config`].
+//! Decides the gateway's settings: a config file, or a command line, becomes a checked [`Config`].
 //!
-//! Text → tree (`json`, `toml`) → raw servers (`own`, `import`) → resolved servers (`resolve`).
-//! Either everything is right and there is a [`Config`], or every problem is told at once.
+//! Text → tree (`json`, `toml`) → raw servers (`native`, `import`) → resolved servers (`resolve`).
+//! Either everything is right and there is a [`Config`], or every problem is reported at once.
 
 mod address;
 mod admin;
@@ -68,36 +67,36 @@ use self::expand::Variables;
 use self::source::FileFormat;
 use self::tree::{ConfigField, ConfigNode};
 
-/// What the gateway is asked to do.
+/// The checked configuration of a gateway.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Where clients connect.
+    /// The address that clients connect to.
     pub listen: SocketAddr,
-    /// The servers, in the order of the file; those that are switched off are left out.
+    /// The servers, in the order of the file; disabled ones are left out.
     pub servers: Vec<ServerConfig>,
-    /// How long running calls may take to finish when the gateway stops.
+    /// How long calls in flight may take to finish when the gateway stops.
     pub grace: Duration,
-    /// The largest message that is taken from a client, in bytes.
+    /// The largest message that the gateway takes from a client, in bytes.
     pub max_request: usize,
     /// How many bytes of large answers may wait for their clients.
     pub answer_memory: usize,
     /// How long a client's session may be idle before its servers are stopped.
     pub session_idle: Duration,
-    /// Further `Host` values to answer to, in lower case.
+    /// Further `Host` values to accept, in lower case.
     pub allowed_hosts: Vec<String>,
-    /// Further `Origin` values to answer to, in lower case.
+    /// Further `Origin` values to accept, in lower case.
     pub allowed_origins: Vec<String>,
-    /// How tools are treated.
+    /// The policy settings.
     pub rules: PolicyRules,
-    /// How servers are loaded.
+    /// How servers are loaded at startup.
     pub startup: StartupConfig,
-    /// The folder of what must survive: writes that wait for their server.
+    /// The folder of the durable queue, whose writes must survive a crash.
     pub store: Option<PathBuf>,
-    /// Where operators come in, if they do.
+    /// The admin server, if there is one.
     pub admin: Option<AdminConfig>,
     /// The file this was read from.
     pub source: Option<PathBuf>,
-    /// What stands in the file and is passed over.
+    /// Settings of the file that are skipped.
     pub warnings: Vec<Problem>,
 }
 
@@ -108,29 +107,29 @@ pub struct ServerConfig {
     pub name: String,
     /// How to reach it.
     pub transport: Transport,
-    /// What variables and files brought into its address or its arguments, and may be secret.
+    /// Values from variables and files in its URL or arguments, which may be secret.
     pub filled: Vec<Secret>,
     /// Whether one child serves all client sessions.
     pub shared: bool,
-    /// Whether the start fails if it cannot be loaded.
+    /// Whether the gateway refuses to start if the server cannot be loaded.
     pub required: bool,
-    /// How its tools are treated.
+    /// The policy settings for its tools.
     pub rules: ServerRules,
-    /// When it is there.
+    /// When its process runs.
     pub life: ServerLifetime,
 }
 
-/// When a server is there.
+/// When a server's process runs, and how it is reconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLifetime {
-    /// It is started by the first call, not by the client's handshake, if what it says is
-    /// remembered.
+    /// Whether the first call starts the server, not the client's handshake; applies if its info is
+    /// cached.
     pub lazy: bool,
-    /// It is stopped when no call came for so long, and started again by the next.
+    /// How long without a call until the server is stopped; the next call starts it again.
     pub idle_stop: Option<Duration>,
-    /// A child that its client left before it used it is kept for the next client for so long.
+    /// How long a child that its client left unused is kept warm for the next client.
     pub keep_warm: Duration,
-    /// How it is tried again when it is away.
+    /// How a server that is away is reconnected.
     pub reconnect: ReconnectConfig,
 }
 
@@ -152,9 +151,9 @@ pub enum Transport {
         args: Vec<String>,
         /// Its variables, each name once.
         env: Vec<(String, Secret)>,
-        /// Where it starts; absolute when it comes from a file.
+        /// The folder it starts in; absolute if it comes from a file.
         cwd: Option<PathBuf>,
-        /// Whether it also gets the whole environment of the gateway.
+        /// Whether it also gets the gateway's whole environment.
         inherit_env: bool,
     },
     /// Streamable HTTP.
@@ -163,10 +162,10 @@ pub enum Transport {
         url: Uri,
         /// Sent with every request, each name once.
         headers: Vec<(HeaderName, Secret)>,
-        /// The transport was guessed: a server that refuses it may speak SSE.
+        /// Whether the transport was guessed: a server that refuses it may speak SSE.
         sse_fallback: bool,
     },
-    /// HTTP with server-sent events, as before streamable HTTP.
+    /// HTTP with server-sent events, the predecessor of streamable HTTP.
     Sse {
         /// `http` or `https`.
         url: Uri,
@@ -180,18 +179,18 @@ pub enum Transport {
         /// Sent with the handshake, each name once.
         headers: Vec<(HeaderName, Secret)>,
     },
-    /// None yet: its configuration refers to variables or files that are not there.
+    /// None yet: the configuration refers to missing variables or files.
     Incomplete {
-        /// What is not there, and where it is referred to.
+        /// The missing variables and files, with the places that refer to them.
         lacking: Vec<Problem>,
     },
 }
 
 impl Transport {
-    /// The name under which all is remembered that the server of this name says: the same for the
-    /// same server. One program may be several servers, which differ in the variables they are
-    /// given. One address may be several too, by the headers; but tokens come and go, so there the
-    /// name tells them apart.
+    /// The key of this server in the catalog cache: the same for the same server. One program may
+    /// be several servers that differ in their variables, so those are part of the key. One URL may
+    /// be several servers too, by its headers; but tokens come and go, so there the server's name
+    /// is part of the key instead.
     pub fn remembered_as(&self, name: &str) -> String {
         let mut identity = Vec::new();
         let (url, cwd);
@@ -213,7 +212,7 @@ impl Transport {
         hash::key(&identity.iter().map(|part| part.as_bytes()).collect::<Vec<_>>())
     }
 
-    /// The folder in which its process is to start, if there is no such folder.
+    /// The folder that the process is to start in, if it does not exist.
     pub fn missing_folder(&self) -> Option<&Path> {
         match self {
             Self::Stdio { cwd: Some(cwd), .. } if !cwd.is_dir() => Some(cwd),
@@ -221,13 +220,13 @@ impl Transport {
         }
     }
 
-    /// What is not there that its configuration refers to.
+    /// The missing variables and files that the configuration refers to.
     pub fn lacking(&self) -> &[Problem] {
         if let Self::Incomplete { lacking } = self { lacking } else { &[] }
     }
 
-    /// The same in one line, for clients; what to do about it is for the operator, who reads it in
-    /// the log and in `check`.
+    /// The same in one line, for clients; the advice is left out, for it is meant for the operator,
+    /// who reads it in the log and in `check`.
     pub fn why_incomplete(&self) -> Option<String> {
         let what =
             |problem: &Problem| problem.text.split("; ").next().unwrap_or_default().to_owned();
@@ -259,13 +258,13 @@ impl fmt::Debug for Transport {
     }
 }
 
-/// Reads Seawall's own file, or the MCP file of another client as it is. Nothing is started, and
-/// `env` is the only environment that is looked at.
+/// Reads Seawall's own file, or the MCP file of another client unchanged. Starts no process; `env`
+/// is the only environment that it reads.
 pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, Problems> {
     load_file(path, env, true)
 }
 
-/// The same for a server that is given elsewhere: the file may hold policies only.
+/// Like [`load`], for a server that is given elsewhere: the file may hold policies only.
 pub(crate) fn load_policies(
     path: &Path,
     env: &dyn Fn(&str) -> Option<String>,
@@ -288,7 +287,8 @@ fn load_file(
         }
         read_text(path, &file.text, env, needs_servers, &mut problems)
     });
-    // Who has to mend the file anyway learns of everything at once.
+    // A user who has to mend the file anyway is told of everything at once, missing variables
+    // included.
     if problems.count() > 0 {
         let lacking = config.iter().flat_map(Config::lacking);
         lacking.for_each(|problem| problems.lack(problem.clone()));
@@ -299,7 +299,7 @@ fn load_file(
 }
 
 /// The file to read: the one asked for, `$SEAWALL_CONFIG`, `./seawall.toml`,
-/// `~/.config/seawall/config.toml`. The first two need not exist: that is for [`load`] to tell.
+/// `~/.config/seawall/config.toml`. The first two need not exist; [`load`] reports that.
 pub(crate) fn find(
     explicit: Option<&Path>,
     env: &dyn Fn(&str) -> Option<String>,
@@ -312,7 +312,8 @@ pub(crate) fn find(
     }
     let at_home =
         expand::home(env).map(|home| Path::new(&home).join(".config/seawall/config.toml"));
-    // A file that may not be looked at is there: load says why it cannot be read.
+    // A file without permission to look at it counts as existing: `load` reports why it cannot be
+    // read.
     [Some(PathBuf::from("seawall.toml")), at_home]
         .into_iter()
         .flatten()
@@ -362,7 +363,8 @@ fn read_text(
 }
 
 impl Config {
-    /// What variables say: they are nearer to whoever starts the gateway than its file is.
+    /// Applies environment variables, which override the file: they are nearer to the user who
+    /// starts the gateway.
     pub fn take_env(&mut self, env: &dyn Fn(&str) -> Option<String>) -> Result<(), Problem> {
         let tiers = std::mem::take(&mut self.rules.tiers).from_env(env);
         self.rules.tiers =
@@ -371,13 +373,13 @@ impl Config {
         Ok(())
     }
 
-    /// All that the file refers to and is not there.
+    /// All missing variables and files that the config file refers to.
     fn lacking(&self) -> impl Iterator<Item = &Problem> {
         let of_admin = self.admin.iter().flat_map(|admin| &admin.lacking);
         of_admin.chain(self.servers.iter().flat_map(|server| server.transport.lacking()))
     }
 
-    /// What is not there is told with the file that refers to it.
+    /// Adds the file's path to the problems about missing variables and files.
     fn in_file(mut self, path: &Path) -> Self {
         let of_admin = self.admin.iter_mut().flat_map(|admin| &mut admin.lacking);
         let of_servers = self.servers.iter_mut().filter_map(|server| match &mut server.transport {
@@ -389,8 +391,8 @@ impl Config {
         self
     }
 
-    /// The same server under the settings of another configuration; and under its rules, if that
-    /// has one of this name.
+    /// This config's server under the settings of another config, and under that config's rules for
+    /// a server of this name, if it has one.
     #[must_use]
     pub fn under(self, settings: Config) -> Self {
         let rules_of = |name: &str| {

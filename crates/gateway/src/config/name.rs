@@ -1,7 +1,7 @@
-//! Decides what a server may be called. Its name stands before `__` in the names of its tools, and
-//! in paths.
+//! Decides which names a server may have. The name stands before `__` in the names of its tools,
+//! and in paths.
 
-/// What a name that is not valid has to become.
+/// The rule in words, for problems.
 pub(super) const RULE: &str = "a server's name is 1 to 64 of A-Z a-z 0-9 _ - . with a letter or digit, \
     without \"__\" and without \"_\" at its end";
 
@@ -15,7 +15,7 @@ pub(super) fn is_valid(name: &str) -> bool {
         && !name.ends_with('_')
 }
 
-/// The nearest valid name, with `-` for what cannot stay.
+/// The nearest valid name, with `-` in place of invalid characters.
 pub(super) fn fit(name: &str) -> Option<String> {
     if is_valid(name) {
         return Some(name.to_owned());

@@ -10,18 +10,18 @@ use super::tree::ConfigField;
 
 const SERVER_KEYS: [&str; 9] =
     ["command", "args", "env", "cwd", "url", "headers", "type", "enabled", "disabled"];
-/// Those that only Seawall knows.
+/// Keys of a server that only Seawall has.
 const SERVER_OURS: [&str; 5] = ["shared", "required", "lazy", "idle_stop", "keep_warm"];
 
-/// Keys of later versions. Who writes one counts on it, so it is never passed over.
+/// Keys of later versions. A user who writes one counts on it, so it is never skipped.
 const LATER: [&str; 1] = ["ext_authz"];
 
-/// Whether the gateway has such a setting, now or later.
+/// Whether the gateway has such a setting, now or in a later version.
 pub(super) fn is_setting(key: &str) -> bool {
     settings::keys().contains(&key) || LATER.contains(&key)
 }
 
-/// Reads the whole file; one that `needs_servers` has some.
+/// Reads the whole file; with `needs_servers`, a file without servers is a problem.
 pub(super) fn read(
     root: &ConfigField<'_>,
     needs_servers: bool,
@@ -31,7 +31,7 @@ pub(super) fn read(
     let mut servers = None;
     for (key, value) in root.entries(problems) {
         if key == "$schema" {
-            // For editors: where the schema of this file is.
+            // For editors: the location of this file's schema.
             problems.keep(value.text());
         } else if key == "servers" {
             servers = Some(read_servers(&value, problems));
@@ -49,7 +49,7 @@ pub(super) fn read(
     (settings, servers)
 }
 
-/// Reads what stands under `x-seawall` in another client's file.
+/// Reads the section `x-seawall` in another client's file.
 pub(super) fn read_settings(section: &ConfigField<'_>, problems: &mut Problems) -> ServeSettings {
     let mut settings = ServeSettings::default();
     section.place.path().clone_into(&mut settings.rules.written.at);
@@ -61,7 +61,7 @@ pub(super) fn read_settings(section: &ConfigField<'_>, problems: &mut Problems) 
     settings
 }
 
-/// Reads what stands under a server's `x-seawall` in another client's file.
+/// Reads a server's section `x-seawall` in another client's file.
 pub(super) fn read_server_section(
     server: &mut RawServer,
     section: &ConfigField<'_>,
@@ -120,7 +120,7 @@ fn read_server(server_name: &str, field: &ConfigField<'_>, problems: &mut Proble
     server
 }
 
-/// A field that its server's transport has no use for was meant for something.
+/// Reports fields that do not fit the server's transport: the user meant something by them.
 fn check_fit(server: &RawServer, entries: &[(&str, ConfigField<'_>)], problems: &mut Problems) {
     let (has, misfits, wanted): (_, &[&str], _) = if server.command.is_some() {
         ("a command", &["url", "headers"], "url")

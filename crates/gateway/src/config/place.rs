@@ -1,11 +1,11 @@
-//! How an address is shown to people and models: where it leads, without what may be secret.
+//! Decides how a URL is shown to people and models: its location, without parts that may be secret.
 
 use http::Uri;
 
-/// Letters of a part of a path from which on it may be a key.
+/// The length from which a part of a path may be a key.
 const KEY: usize = 20;
 
-/// Scheme, host, port and path: no user, no query, and nothing of the path that looks like a key.
+/// Scheme, host, port and path: no user, no query, and no part of the path that looks like a key.
 pub(crate) fn shown(url: &Uri) -> String {
     let (scheme, host) = (url.scheme_str().unwrap_or_default(), url.host().unwrap_or_default());
     let port = url.port_u16().map(|port| format!(":{port}")).unwrap_or_default();
@@ -13,7 +13,7 @@ pub(crate) fn shown(url: &Uri) -> String {
     format!("{scheme}://{host}{port}{}", path.join("/"))
 }
 
-/// A part of the path, without what may be secret in it.
+/// A part of the path, with a possible secret replaced.
 fn without_key(part: &str) -> String {
     match part.split_once('=') {
         Some((name, _)) => format!("{name}=***"),
@@ -22,7 +22,7 @@ fn without_key(part: &str) -> String {
     }
 }
 
-/// What is not shown of an address: whoever quotes its server must not show it either.
+/// The parts of a URL that [`shown`] hides; they must not appear where its server is quoted either.
 pub(crate) fn secrets(url: &Uri) -> Vec<&str> {
     let user = url
         .authority()
@@ -38,12 +38,12 @@ pub(crate) fn secrets(url: &Uri) -> Vec<&str> {
     user.chain(values).chain(parts).collect()
 }
 
-/// What stands behind the `=` of a pair.
+/// The value behind the `=` of a pair.
 fn value(pair: &str) -> Option<&str> {
     pair.split_once('=').map(|(_, value)| value)
 }
 
-/// Some services put the key into the address.
+/// Whether a part of a path looks like a key: some services put the key into the URL.
 fn is_key(part: &str) -> bool {
     let has = |is: fn(&char) -> bool| part.chars().any(|letter| is(&letter));
     part.len() >= KEY && has(char::is_ascii_digit) && has(char::is_ascii_alphabetic)

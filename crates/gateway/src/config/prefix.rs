@@ -1,18 +1,18 @@
-//! Decides whether the names of tools have their server before them.
+//! Decides whether tool names carry their server's name as a prefix.
 
-/// Whether the names on an endpoint have their server before them.
+/// When tool names on an endpoint carry their server's name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NamePrefix {
-    /// Where there are several servers: an only server keeps its names, which change when a second
+    /// If there are several servers: a single server keeps its names, which change when a second
     /// one is configured.
     #[default]
     Auto,
-    /// Also where there is one server, so that no name changes with the number of servers.
+    /// Also if there is one server, so that no name changes with the number of servers.
     Always,
 }
 
 impl NamePrefix {
-    /// Whether so many servers have their names before those of their tools.
+    /// Whether tool names carry a prefix with this many servers.
     pub fn is_used(self, servers: usize) -> bool {
         servers > 1 || self == Self::Always
     }

@@ -1,4 +1,4 @@
-//! Decides how what is wrong with a config is told: where it stands, what it is, what to do.
+//! Decides how problems with a config are reported: their place, the mistake, the remedy.
 //!
 //! Texts name keys, variables and files, never values that could be secret.
 
@@ -7,32 +7,32 @@ use std::path::{Path, PathBuf};
 
 use crate::config::written::below;
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Problem {
-    /// The file, where there is one.
+    /// The file, if there is one.
     pub file: Option<PathBuf>,
     /// The line in the file, from 1.
     pub line: Option<usize>,
     /// The field, as the file spells it (`servers.github.env.TOKEN`); empty for the file as a
     /// whole.
     pub field: String,
-    /// What is wrong and what to do.
+    /// The mistake and its remedy.
     pub text: String,
 }
 
-/// Everything that is wrong with a config, in the order of its lines.
+/// All problems of a config, in the order of its lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
 pub struct Problems {
     wrong: Vec<Problem>,
-    /// What the file refers to and the machine does not have: wrong, unless it costs one server
-    /// only.
+    /// Missing variables and files that the config refers to: problems, unless they cost a single
+    /// server only.
     lacking: Vec<Problem>,
-    /// What is not wrong, and yet not done as it stands there.
+    /// Settings that are valid and yet not applied as they stand.
     warnings: Vec<Problem>,
 }
 
-/// Where something stands: the way to it, and its line.
+/// A place in a config: the path to a value, and its line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ConfigPlace {
     path: String,
@@ -76,12 +76,13 @@ impl Problems {
         self.wrong.push(problem);
     }
 
-    /// Notes that a variable or a file which the config refers to is not there.
+    /// Notes that a variable or a file which the config refers to is missing.
     pub(super) fn lack(&mut self, problem: Problem) {
         self.lacking.push(problem);
     }
 
-    /// Notes what is wrong with a value: with the file, or only with what the file refers to.
+    /// Notes a problem with a value: of the file itself, or only of a variable or file it refers
+    /// to.
     pub(super) fn keep_filled<T>(
         &mut self,
         is_referred_to: bool,
@@ -91,17 +92,17 @@ impl Problems {
         result.map_err(note).ok()
     }
 
-    /// What is not there, if nothing else is wrong.
+    /// Takes the missing variables and files, if there is no other problem.
     pub(super) fn take_lacking(&mut self) -> Vec<Problem> {
         if self.wrong.is_empty() { std::mem::take(&mut self.lacking) } else { Vec::new() }
     }
 
-    /// Notes what is passed over.
+    /// Notes a setting that is skipped.
     pub(super) fn warn(&mut self, warning: Problem) {
         self.warnings.push(warning);
     }
 
-    /// What is passed over, in the order of its lines.
+    /// The skipped settings, in the order of their lines.
     pub(super) fn take_warnings(&mut self) -> Vec<Problem> {
         let mut warnings = std::mem::take(&mut self.warnings);
         warnings.sort_by_key(|warning| warning.line);
@@ -114,7 +115,7 @@ impl Problems {
         self.warnings.append(&mut others.warnings);
     }
 
-    /// The value, or nothing and one problem more.
+    /// The value; or `None`, with the problem noted.
     pub(super) fn keep<T>(&mut self, result: Result<T, Problem>) -> Option<T> {
         result.map_err(|problem| self.push(problem)).ok()
     }
@@ -125,7 +126,7 @@ impl Problems {
         self
     }
 
-    /// The value if nothing at all is wrong.
+    /// The value, if there is no problem at all.
     pub(super) fn finish<T>(mut self, value: Option<T>) -> Result<T, Self> {
         self.wrong.append(&mut self.lacking);
         match value {
@@ -160,27 +161,27 @@ impl ConfigPlace {
         Self { path: path.to_owned(), line: None }
     }
 
-    /// A line of the file, whatever stands there.
+    /// A line of the file as a whole.
     pub(super) fn line(line: usize) -> Self {
         Self { path: String::new(), line: Some(line) }
     }
 
-    /// The place of `key` in the table that stands here.
+    /// The place of `key` in the table at this place.
     pub(super) fn key(&self, key: &str, line: usize) -> Self {
         Self { path: below(&self.path, key), line: Some(line) }
     }
 
-    /// The way to it, as the file spells it.
+    /// The path to the value, as the file spells it.
     pub(super) fn path(&self) -> &str {
         &self.path
     }
 
-    /// The line, where there is one.
+    /// The line, if there is one.
     pub(super) fn own_line(&self) -> Option<usize> {
         self.line
     }
 
-    /// The place of an item of the list that stands here.
+    /// The place of an item of the list at this place.
     pub(super) fn item(&self, index: usize, line: usize) -> Self {
         Self { path: format!("{}[{index}]", self.path), line: Some(line) }
     }

@@ -1,4 +1,4 @@
-//! Decides which fields a server has, as its file states them: known by name and type, nothing
+//! Decides which fields a server has, as its file states them: known by name and type, not
 //! expanded.
 
 use std::time::Duration;
@@ -16,31 +16,32 @@ pub(super) struct RawServer {
     pub(super) kind: Option<TransportName>,
     pub(super) command: Option<ConfigString>,
     pub(super) args: Vec<ConfigString>,
-    /// A variable without a text is one that must not be set.
+    /// Variables; one without a text must not be set.
     pub(super) env: Vec<(String, Option<ConfigString>)>,
-    /// Names of variables to pass on.
+    /// Names of variables to inherit.
     pub(super) env_vars: Vec<ConfigString>,
     pub(super) env_file: Option<ConfigString>,
     pub(super) cwd: Option<ConfigString>,
     pub(super) url: Option<ConfigString>,
-    /// A URL that is known to be for streamable HTTP.
+    /// A URL that is certainly for streamable HTTP.
     pub(super) http_url: Option<ConfigString>,
     pub(super) headers: Vec<(String, ConfigString)>,
-    /// Headers whose values stand in the named variables.
+    /// Headers whose values are in the named variables.
     pub(super) header_vars: Vec<(String, ConfigString)>,
     /// The variable with the bearer token.
     pub(super) token_var: Option<ConfigString>,
     pub(super) shared: bool,
     pub(super) required: bool,
-    /// How its tools are treated.
+    /// The policy settings for its tools.
     pub(super) rules: ServerRules,
     pub(super) lazy: bool,
     pub(super) idle_stop: Option<Duration>,
     pub(super) keep_warm: Option<Duration>,
-    /// Where its own client says how long it may start.
+    /// The place where its own client limits the time of its start.
     pub(super) start_limit: Option<ConfigPlace>,
     pub(super) is_off: bool,
-    /// A field had to be left out: that one is missing is no news.
+    /// Whether a field was left out because of a problem: then a missing field is no further
+    /// problem.
     pub(super) is_partial: bool,
 }
 
@@ -58,7 +59,7 @@ impl RawServer {
         Self { name: name.to_owned(), place: place.clone(), ..Self::default() }
     }
 
-    /// Takes over a field that all files spell alike; false if `key` is none.
+    /// Sets a field that all files spell alike; false if `key` is no such field.
     pub(super) fn set(
         &mut self,
         key: &str,
@@ -80,7 +81,7 @@ impl RawServer {
         true
     }
 
-    /// Takes over a field that only Seawall knows; false if `key` is none.
+    /// Sets a field that only Seawall has; false if `key` is no such field.
     pub(super) fn set_ours(
         &mut self,
         key: &str,
@@ -99,11 +100,11 @@ impl RawServer {
     }
 }
 
-/// A transport as its name is spelled here and there.
+/// A transport by any of the names that clients use for it.
 pub(super) fn kind(value: &ConfigField<'_>) -> Result<TransportName, Problem> {
     let ConfigString { place, text } = value.text()?;
     match text.to_ascii_lowercase().as_str() {
-        // `local` is how the Copilot CLI writes it.
+        // `local` is the Copilot CLI's name for it.
         "stdio" | "local" => Ok(TransportName::Stdio),
         "http" | "streamable-http" | "streamable_http" | "streamablehttp" => {
             Ok(TransportName::Http)

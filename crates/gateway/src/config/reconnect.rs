@@ -1,4 +1,4 @@
-//! Decides how servers that are away are tried again: how soon, how often, and how long calls wait
+//! Decides how servers that are away are reconnected: how soon, how often, and how long calls wait
 //! for them.
 
 use std::time::Duration;
@@ -9,14 +9,14 @@ use super::suggest;
 use super::tree::{ConfigField, ConfigString};
 use crate::protocol::limits;
 
-/// How a server that is away is tried again.
+/// How a server that is away is reconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReconnectConfig {
-    /// The first delay; each is twice the one before.
+    /// The first delay; each further one is twice the one before.
     pub base: Duration,
     /// The longest delay.
     pub max: Duration,
-    /// Tries in a row after which the server is given up; none by default.
+    /// Attempts in a row after which the server is given up; no limit by default.
     pub attempts: Option<u32>,
     /// How long a call waits for a server that is starting or coming back.
     pub wait: Duration,
@@ -59,7 +59,7 @@ pub(super) fn time(value: &ConfigField<'_>) -> Result<Duration, Problem> {
     duration::parse(&text).map_err(|error| place.problem(error))
 }
 
-/// A time that is not nothing: without any pause a server would be started again and again.
+/// A duration above zero: without any pause a server would be started again and again.
 pub(super) fn some_time(value: &ConfigField<'_>) -> Result<Duration, Problem> {
     match time(value)? {
         Duration::ZERO => Err(value.place.problem("must not be zero")),

@@ -1,4 +1,4 @@
-//! Decides how a server is reached: its stated type, else what its fields tell.
+//! Decides how a server is reached: by its stated type, else by its fields.
 
 use super::address;
 use super::env;
@@ -10,14 +10,15 @@ use super::tree::ConfigString;
 use super::words;
 use super::{Secret, ServerConfig, ServerLifetime, Transport};
 
-/// The server with everything filled in; nothing if its file is wrong. What its file refers to and
-/// is not there costs this server only: the others are none the worse for it.
+/// The server with everything filled in; `None` if its entry is wrong. A missing variable or file
+/// makes only this server incomplete; the others are not affected.
 pub(super) fn server(
     raw: RawServer,
     scope: &Variables<'_>,
     problems: &mut Problems,
 ) -> Option<ServerConfig> {
     let mut found = Problems::default();
+    // Clears values of the server before this one, so that each server gets only its own secrets.
     scope.take_filled();
     let transport = match raw.kind {
         Some(TransportName::Stdio) => stdio(&raw, scope, &mut found),
@@ -94,7 +95,7 @@ fn missing(raw: &RawServer, needs: &str, problems: &mut Problems) -> Option<Tran
     None
 }
 
-/// A text that a process can be started with.
+/// A text that is valid as a word of a command line.
 fn word(text: &ConfigString, scope: &Variables<'_>, problems: &mut Problems) -> Option<String> {
     let expanded = scope.expand(text, problems)?;
     problems.keep_filled(text.has_references(), without_nul(text, expanded))

@@ -1,5 +1,5 @@
-//! Decides what the file says about policies as a whole: preset, timeouts, layers, and how failures
-//! are told.
+//! Decides the file's policy settings as a whole: preset, timeouts, layers, and the form of failure
+//! messages.
 
 use seawall::{BulkheadPolicy, Preset, Rate, Scope, TextStyle};
 
@@ -14,13 +14,13 @@ use crate::config::policy::value::{KINDS, named, one_of};
 /// The keys [`set`] knows.
 pub(super) const KEYS: [&str; 7] =
     ["preset", "timeouts", "caller_rate", "defaults", "kinds", "tools", "messages"];
-/// More calls than these in a time are no bound.
+/// A larger count is no limit in practice.
 const MOST_CALLS: u32 = 999_999_999;
 /// The keys [`set_server`] knows.
 pub(super) const SERVER_KEYS: [&str; 5] =
     ["trust_annotations", "concurrency", "rate", "hint", "policy"];
 
-/// Takes over one setting; false if `key` is none.
+/// Applies one setting; false if `key` is unknown.
 pub(super) fn set(
     rules: &mut PolicyRules,
     key: &str,
@@ -82,7 +82,7 @@ fn timeouts(rules: &mut PolicyRules, table: &ConfigField<'_>, problems: &mut Pro
     }
 }
 
-/// Plain names are nearer than globs, wherever they stand in the file.
+/// Plain names are nearer than globs, independent of their order in the file.
 fn tools(rules: &mut PolicyRules, table: &ConfigField<'_>, problems: &mut Problems) {
     for (pattern, field) in table.entries(problems) {
         if !pattern.contains('/') {
@@ -96,8 +96,8 @@ fn tools(rules: &mut PolicyRules, table: &ConfigField<'_>, problems: &mut Proble
     rules.tools.sort_by_key(|(pattern, _)| !pattern.contains('*'));
 }
 
-/// Reads what holds for some tools of a server. They may share its breaker, and cannot each say how
-/// that one is.
+/// Reads the settings for some tools of a server. They may share its breaker, but cannot configure
+/// the shared breaker from here.
 fn of_some_tools(table: &ConfigField<'_>, problems: &mut Problems) -> PolicyLayer {
     let layer = policy::read(table, problems);
     if let Some(scope @ (Scope::Server | Scope::Global)) = layer.scope() {
@@ -111,7 +111,8 @@ fn of_some_tools(table: &ConfigField<'_>, problems: &mut Problems) -> PolicyLaye
     layer
 }
 
-/// A shared breaker is set where all who share it are meant.
+/// Reports breaker settings beside a shared scope: a shared breaker is configured at the place that
+/// covers all tools sharing it.
 fn only_shared(layer: &PolicyLayer, table: &ConfigField<'_>, place: &str, problems: &mut Problems) {
     let is_described = layer.describes_breaker() && !layer.switches_breaker_off();
     if let Some(breaker) = table.find("breaker").filter(|_| is_described) {
@@ -147,7 +148,7 @@ fn messages(rules: &mut PolicyRules, table: &ConfigField<'_>, problems: &mut Pro
     }
 }
 
-/// Takes over one setting of a server; false if `key` is none.
+/// Applies one setting of a server; false if `key` is unknown.
 pub(super) fn set_server(
     rules: &mut ServerRules,
     key: &str,
@@ -182,7 +183,7 @@ pub(super) fn set_server(
     true
 }
 
-/// `"20/s"`, `"100/m"`, `"1000/h"`.
+/// Parses `"20/s"`, `"100/m"`, `"1000/h"`.
 fn rate(value: &ConfigField<'_>) -> Result<Rate, Problem> {
     let ConfigString { place, text } = value.text()?;
     let unreadable = || {
@@ -207,7 +208,7 @@ fn rate(value: &ConfigField<'_>) -> Result<Rate, Problem> {
     rate.validate().map(|()| rate).map_err(|invalid| place.problem(invalid.to_string()))
 }
 
-/// A rate as a configuration spells it.
+/// A rate as a config file spells it.
 pub(crate) fn spelled_rate(rate: &Rate) -> String {
     let unit = match rate.per.as_secs() {
         1 => "s".to_owned(),

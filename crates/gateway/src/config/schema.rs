@@ -1,5 +1,5 @@
-//! The JSON schema of Seawall's own file, for editors: `schema.json`, with the policy keys as
-//! `policy` describes them.
+//! Decides the JSON schema of Seawall's own file, for editors: `schema.json`, with the policy keys
+//! as `policy` describes them.
 
 use std::sync::LazyLock;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json};
 
 use super::policy::keys;
 
-/// The schema, as it is printed.
+/// The schema as text.
 pub fn schema() -> &'static str {
     static WRITTEN: LazyLock<String> = LazyLock::new(|| format!("{:#}", complete()));
     &WRITTEN

@@ -1,5 +1,4 @@
-//! Decides how a value that may be secret is kept: it is shown to nobody who does not ask for it by
-//! name.
+//! Decides how a value that may be secret is held: it is visible only through an explicit call.
 
 use std::fmt;
 
@@ -8,7 +7,7 @@ use std::fmt;
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps `text`.
+    /// Wraps `text`.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }

@@ -1,4 +1,4 @@
-//! Decides the settings of the gateway itself: where it listens, how it stops, whom it answers.
+//! Decides the settings of the gateway itself: its address, its shutdown, the hosts it accepts.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::config::layers::PolicyRules;
 use crate::config::prefix::NamePrefix;
 use crate::protocol::limits;
 
-/// The keys [`Settings::set`] knows, beside those about policies.
+/// The keys [`ServeSettings::set`] knows, beside the policy settings.
 const OWN: [&str; 12] = [
     "listen",
     "prefix",
@@ -31,7 +31,7 @@ const OWN: [&str; 12] = [
     "admin",
 ];
 
-/// The keys [`Settings::set`] knows.
+/// The keys [`ServeSettings::set`] knows.
 pub(super) fn keys() -> Vec<&'static str> {
     [&OWN[..], &rules::KEYS].concat()
 }
@@ -71,7 +71,7 @@ impl Default for ServeSettings {
 }
 
 impl ServeSettings {
-    /// Takes over one setting; false if `key` is none.
+    /// Applies one setting; false if `key` is unknown.
     pub(super) fn set(
         &mut self,
         key: &str,
@@ -106,7 +106,7 @@ impl ServeSettings {
         true
     }
 
-    /// Where operators come in, with what the environment says.
+    /// The admin server, with its token filled in from the environment.
     pub(super) fn take_admin(
         &mut self,
         scope: &Variables<'_>,
@@ -168,7 +168,7 @@ fn prefix(value: &ConfigField<'_>) -> Result<NamePrefix, Problem> {
     }
 }
 
-/// `[store] path = "…"`.
+/// Reads `[store] path = "…"`.
 fn store(section: &ConfigField<'_>, problems: &mut Problems) -> Option<ConfigString> {
     let mut path = None;
     for (key, value) in section.entries(problems) {

@@ -1,4 +1,4 @@
-//! Decides how a file is read: how long it may be, who may write to it, and which syntax it has.
+//! Decides how a file is read: its longest size, its permissions, and its syntax.
 
 use std::fs::{File, Metadata};
 use std::io::Read;
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::problem::Problem;
 
-/// No config, variable file or secret is longer; a longer file is a slip.
+/// No config, env file or secret is longer; a longer file is a mistake.
 pub(super) const LONGEST: usize = 1024 * 1024;
 
 /// A file's text, without a byte order mark.
@@ -29,7 +29,7 @@ pub(super) fn read(path: &Path) -> Result<ConfigText, Problem> {
     read_bounded(path).map_err(Problem::of_file)
 }
 
-/// The file's text, or what is wrong with it in words that fit after a name.
+/// The file's text, or the problem with it, worded to follow the file's name.
 pub(super) fn read_bounded(path: &Path) -> Result<ConfigText, String> {
     let unreadable = |error| format!("cannot be read: {error}");
     read_file(File::open(path).map_err(unreadable)?)
@@ -37,7 +37,8 @@ pub(super) fn read_bounded(path: &Path) -> Result<ConfigText, String> {
 
 fn read_file(file: File) -> Result<ConfigText, String> {
     let unreadable = |error| format!("cannot be read: {error}");
-    // What is checked is what is read: both ask the open file, not its name.
+    // Permissions are read from the open file, not by its name: the file that is checked is the
+    // file that is read.
     let others_can_write = others_can_write(&file.metadata().map_err(unreadable)?);
     let mut bytes = Vec::new();
     file.take(LONGEST as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
@@ -52,12 +53,13 @@ fn read_file(file: File) -> Result<ConfigText, String> {
     Ok(ConfigText { text, others_can_write })
 }
 
-/// The same of a file that is meant to hold one value: only a regular file does. A pipe would be
-/// waited for, a device has no end.
+/// Like [`read_bounded`], for a file that holds one value: regular files only. Opening a pipe would
+/// block, and a device has no end.
 pub(super) fn read_regular(path: &Path) -> Result<ConfigText, String> {
     let unreadable = |error| format!("cannot be read: {error}");
     let not_regular = || "is not a regular file; name a file that holds the value".to_owned();
-    // Opened so that nothing is waited for; what is opened is asked what it is.
+    // Opened non-blocking, so that a pipe cannot stall the gateway; then the open file's own type
+    // is checked.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file: File = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(file) => file.into(),
@@ -71,7 +73,7 @@ pub(super) fn read_regular(path: &Path) -> Result<ConfigText, String> {
     read_file(file)
 }
 
-/// By its name, else by its first character.
+/// The syntax by the file's extension, else by its first character.
 pub(super) fn format(path: &Path, text: &str) -> Result<FileFormat, Problem> {
     let extension =
         path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());

@@ -1,4 +1,4 @@
-//! Decides how servers are loaded: what stands under `[startup]`.
+//! Decides how servers are loaded: the section `[startup]`.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::tree::{ConfigField, ConfigString};
 use super::{duration, suggest};
 
 const KEYS: [&str; 4] = ["attempts", "backoff", "max_starting", "denied_text"];
-/// More tries than this are a slip, or a storm.
+/// More attempts are a mistake, or a storm.
 const MOST: u32 = 20;
 
 /// How servers are loaded.
@@ -17,11 +17,11 @@ const MOST: u32 = 20;
 pub struct StartupConfig {
     /// Attempts of one load; 0 means 1.
     pub attempts: u32,
-    /// The first pause between them.
+    /// The first pause between attempts.
     pub backoff: Duration,
-    /// How long a server may be starting before somebody should look after it.
+    /// How long a server may be starting before an operator should look at it.
     pub max_starting: Duration,
-    /// How a server that denied access is told, unless as the preset has it.
+    /// The text about a server that denied access; unless set, the preset's.
     pub denied_text: Option<DeniedText>,
 }
 

@@ -1,6 +1,6 @@
-//! Decides which known key somebody may have meant.
+//! Decides which known key a user may have meant.
 
-/// The nearest of `known`, if it is near enough to be a slip of `key`.
+/// The nearest of `known`, if `key` may be a misspelling of it.
 pub(crate) fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
     let key = plain(key);
     let near = |name: &&'a str| {
@@ -12,7 +12,7 @@ pub(crate) fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
     known.iter().filter_map(|name| Some((near(name)?, *name))).min().map(|(_, name)| name)
 }
 
-/// What to say about a key that nobody knows.
+/// The problem text for an unknown key.
 pub(super) fn unknown(key: &str, known: &[&str]) -> String {
     match nearest(key, known) {
         Some(name) => format!("unknown key; did you mean \"{name}\"?"),
@@ -20,15 +20,16 @@ pub(super) fn unknown(key: &str, known: &[&str]) -> String {
     }
 }
 
-/// `allowedHosts` and `allowed-hosts` are `allowed_hosts`, spelled by another habit.
+/// `allowedHosts` and `allowed-hosts` are `allowed_hosts` in another naming style.
 fn plain(key: &str) -> Vec<char> {
     key.chars().filter(|c| !"_-".contains(*c)).map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// How many letters have to be put in, taken out or changed.
+/// The edit distance: letters to insert, remove or change.
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut above: Vec<usize> = (0..=b.len()).collect();
     for (row, left) in a.iter().enumerate() {
+        // One row of the matrix is enough; `diagonal` holds the value that was just overwritten.
         let mut diagonal = above[0];
         above[0] = row + 1;
         for (column, right) in b.iter().enumerate() {

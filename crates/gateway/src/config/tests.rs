@@ -1,4 +1,4 @@
-//! Shows what the reader of configs promises. Texts are compared as users see them.
+//! Shows the promises of the config reader. Texts are compared as users see them.
 
 mod admin;
 mod agree;
@@ -64,7 +64,7 @@ impl Kit {
         self.load(name).unwrap_or_else(|problems| panic!("{problems}"))
     }
 
-    /// The problems, without the folder that each run has anew.
+    /// The problems, without the folder, which differs in each run.
     fn problems(&self, name: &str) -> String {
         let problems = self.load(name).expect_err("the file is wrong").to_string();
         problems.replace(&format!("{}/", self.text_of_folder()), "")

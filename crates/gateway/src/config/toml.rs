@@ -1,4 +1,4 @@
-//! Decides what a TOML text says, and on which line.
+//! Decides how TOML is read, with the line of each value.
 
 use ::toml::Spanned;
 use ::toml::de::{DeInteger, DeTable, DeValue};
@@ -6,7 +6,7 @@ use ::toml::de::{DeInteger, DeTable, DeValue};
 use super::problem::{ConfigPlace, Problems};
 use super::tree::{ConfigNode, ConfigValue};
 
-/// The tree of a TOML text; every slip of its syntax is a problem.
+/// Parses a TOML text into a tree; every syntax error is a problem.
 pub(super) fn parse(text: &str, problems: &mut Problems) -> Option<ConfigNode> {
     let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
     let lines = LineStarts(starts);
@@ -26,7 +26,7 @@ pub(super) fn parse(text: &str, problems: &mut Problems) -> Option<ConfigNode> {
     })
 }
 
-/// Where each line starts.
+/// The byte at which each line starts.
 struct LineStarts(Vec<usize>);
 
 impl LineStarts {
@@ -53,7 +53,7 @@ fn node(value: &Spanned<DeValue<'_>>, lines: &LineStarts) -> ConfigNode {
     }
 }
 
-/// The parser bounds how deep values nest, so this recursion is bounded too.
+/// The parser bounds the nesting of values, so this recursion is bounded too.
 fn convert(value: &DeValue<'_>, lines: &LineStarts) -> ConfigValue {
     match value {
         DeValue::String(text) => ConfigValue::Text(text.to_string()),

@@ -1,4 +1,4 @@
-//! Decides what a file consists of before anybody knows what it means: values with their lines.
+//! Decides the structure of a file, before its meaning: values with their lines.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::problem::{ConfigPlace, Problem, Problems};
 use crate::config::written::{WrittenLines, below};
 
-/// A value, and the line of its key, or of itself where it has none.
+/// A value, and the line of its key, or its own line if it has no key.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ConfigNode {
     pub(super) line: usize,
@@ -15,7 +15,7 @@ pub(super) struct ConfigNode {
     pub(super) value: ConfigValue,
 }
 
-/// What JSON and TOML can say. Numbers stay as they are written.
+/// The values of JSON and TOML. Numbers stay as they are written.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ConfigValue {
     Null,
@@ -24,43 +24,43 @@ pub(super) enum ConfigValue {
     Date,
     Text(String),
     List(Vec<ConfigNode>),
-    /// In the order of the file, with what stands there twice.
+    /// In the order of the file, duplicate keys included.
     Table(Vec<(String, ConfigNode)>),
 }
 
 impl ConfigNode {
-    /// What stands under a key, in the order of the file.
+    /// The values under a key, in the order of the file.
     pub(super) fn under<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a ConfigNode> {
         let entries =
             if let ConfigValue::Table(entries) = &self.value { entries.as_slice() } else { &[] };
         entries.iter().filter(move |(name, _)| name == key).map(|(_, node)| node)
     }
 
-    /// The text that it is, if it is one.
+    /// The text, if the value is one.
     pub(super) fn text(&self) -> Option<&str> {
         if let ConfigValue::Text(text) = &self.value { Some(text) } else { None }
     }
 
-    /// Its items, if it is a list.
+    /// The items, if the value is a list.
     pub(super) fn items(&self) -> Option<&[ConfigNode]> {
         if let ConfigValue::List(items) = &self.value { Some(items) } else { None }
     }
 }
 
-/// A value and the way to it.
+/// A value and its place.
 pub(super) struct ConfigField<'a> {
     pub(super) place: ConfigPlace,
     value: &'a ConfigValue,
 }
 
-/// A text and the way to it.
+/// A text and its place.
 pub(super) struct ConfigString {
     pub(super) place: ConfigPlace,
     pub(super) text: String,
 }
 
 impl ConfigString {
-    /// Whether some of it stands outside the file.
+    /// Whether a part of the text comes from outside the file.
     pub(super) fn has_references(&self) -> bool {
         self.text.contains("${")
     }
@@ -79,7 +79,7 @@ impl<'a> ConfigField<'a> {
         self.has_any(|name| name == key)
     }
 
-    /// What stands under a key.
+    /// The value under a key.
     pub(super) fn find(&self, key: &str) -> Option<ConfigField<'a>> {
         let ConfigValue::Table(entries) = self.value else { return None };
         let (_, node) = entries.iter().find(|(name, _)| name == key)?;
@@ -156,7 +156,7 @@ impl<'a> ConfigField<'a> {
         Ok(Some(ConfigString { place: self.place.clone(), text }))
     }
 
-    /// The items of a list; what is no list is a problem and has none.
+    /// The items of a list; any other value is a problem and has none.
     pub(super) fn items(&self, problems: &mut Problems) -> Vec<ConfigField<'a>> {
         let ConfigValue::List(nodes) = self.value else {
             problems.push(self.wrong("a list"));
@@ -169,7 +169,7 @@ impl<'a> ConfigField<'a> {
         nodes.iter().enumerate().map(item).collect()
     }
 
-    /// The entries of a table, each key once; what is no table is a problem and has none.
+    /// The entries of a table, each key once; any other value is a problem and has none.
     pub(super) fn entries(&self, problems: &mut Problems) -> Vec<(&'a str, ConfigField<'a>)> {
         let ConfigValue::Table(nodes) = self.value else {
             problems.push(self.wrong("a table"));
@@ -203,7 +203,7 @@ impl<'a> ConfigField<'a> {
             .collect()
     }
 
-    /// Notes the lines of all keys below, each under the way that leads to it.
+    /// Notes the lines of all keys below, each under the path that leads to it.
     pub(super) fn note(&self, key: &str, written: &mut WrittenLines) {
         if let (way, Some(line)) = (below("", key), self.place.own_line()) {
             note(&way, line, self.value, written);
@@ -232,7 +232,7 @@ fn whole(text: &str) -> Option<u32> {
     plain.map_or(text, |(number, _)| number).parse().ok()
 }
 
-/// Files nest only so deep, so this recursion is bounded too.
+/// The parsers bound the nesting, so this recursion is bounded too.
 fn note(way: &str, line: usize, value: &ConfigValue, written: &mut WrittenLines) {
     written.note(way.to_owned(), line);
     if let ConfigValue::Table(entries) = value {

@@ -1,10 +1,10 @@
-//! Decides which words a command in one string consists of: some clients take `"command": "npx -y
+//! Decides how a command in one string is split into words: some clients accept `"command": "npx -y
 //! server"`.
 
 use std::path::Path;
 
-/// The words of a command that is no program, and whose first word is one. Programs are looked for
-/// in `path`.
+/// The words of a command, if the whole is no program and its first word is one. Programs are
+/// searched in `path`.
 pub(super) fn of(command: &str, path: &str) -> Option<Vec<String>> {
     if !command.contains(char::is_whitespace) || is_program(command, path) {
         return None;
@@ -31,8 +31,7 @@ fn is_executable(file: &Path) -> bool {
     file.is_file()
 }
 
-/// As a shell splits words, which knows quotes; nothing is filled in. None where a quote is left
-/// open.
+/// Splits words as a shell does, with quotes but without expansion. `None` if a quote is left open.
 fn split(line: &str) -> Option<Vec<String>> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut letters = line.chars();

@@ -1,14 +1,14 @@
-//! Where what a configuration says stands in its file, so that a value can be traced to its line.
+//! Holds the line of each setting in its file, so that a value can be traced to its line.
 
 use std::collections::BTreeMap;
 
 /// The lines of one part of a file: of all its settings, or of one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WrittenLines {
-    /// The way to this part, as the file spells it; empty for the whole file.
+    /// The path to this part, as the file spells it; empty for the whole file.
     pub at: String,
     lines: BTreeMap<String, usize>,
-    /// What is said of this part at another place: its heading and its line.
+    /// Settings for this part that stand at another place: the heading and line of each.
     elsewhere: BTreeMap<String, (String, usize)>,
 }
 
@@ -18,22 +18,22 @@ impl WrittenLines {
         self.lines.insert(way, line);
     }
 
-    /// Notes what is said of this part at another place.
+    /// Notes a setting for this part that stands at another place.
     pub fn note_elsewhere(&mut self, way: &[&str], heading: String, line: usize) {
         self.elsewhere.insert(joined(way), (heading, line));
     }
 
-    /// Where something is said of this part, if that is another place.
+    /// The other place of a setting, if it stands at one.
     pub fn elsewhere(&self, way: &[&str]) -> Option<&(String, usize)> {
         self.elsewhere.get(&joined(way))
     }
 
-    /// Whether something stands there.
+    /// Whether a setting stands at this path.
     pub fn has(&self, way: &[&str]) -> bool {
         self.lines.contains_key(&joined(way))
     }
 
-    /// The line of what stands there; of the table around it, if it has none of its own.
+    /// The line of a setting; of the table around it, if it has none of its own.
     pub fn line(&self, way: &[&str]) -> Option<usize> {
         (1..=way.len()).rev().find_map(|length| self.lines.get(&joined(&way[..length])).copied())
     }

@@ -1,4 +1,4 @@
-//! The body of a request: within limits of size and time, and only if it is plain JSON.
+//! Decides whether the body of a request is read: plain JSON only, within limits of size and time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,31 +16,31 @@ use crate::protocol::budget::ByteBudget;
 use crate::protocol::outline::Outliner;
 use crate::protocol::{Outline, Reject, limits, lines};
 
-/// How much of a body that nobody reads is taken and thrown away, so that its sender lives to read
-/// why.
+/// How many bytes of an unwanted body are read and discarded, so that its sender survives to read
+/// the refusal.
 const THROWN_AWAY: usize = 16 << 20;
-/// How long its sender may pause before it is told.
+/// How long the sender of a discarded body may pause before the refusal is sent.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How large a body may be, and how much all of them together.
+/// How large one body may be, and all bodies together.
 #[derive(Clone, Debug)]
 pub(super) struct BodyLimits {
     /// The largest body.
     pub largest: usize,
-    /// What large bodies take from, for as long as they are held.
+    /// The budget that large bodies draw on while they are held.
     pub budget: Arc<ByteBudget>,
 }
 
-/// Why there is no body to work on.
+/// Why a request has no usable body.
 #[derive(Debug)]
 pub(super) enum NoBody {
-    /// It did not come as it should.
+    /// The body broke off or came too slowly.
     Broken(Box<Response<Body>>),
-    /// It is not kept; this much is known of it.
+    /// The body is not kept; the outline is all that is known of it.
     Untaken(RefusedMessage, Outline),
 }
 
-/// Why a body is not even begun, if so.
+/// The refusal of a body that is not read at all, by its headers.
 pub(super) fn unreadable(headers: &HeaderMap) -> Option<Response<Body>> {
     if headers.get_all(CONTENT_ENCODING).iter().any(|encoding| encoding != "identity") {
         return Some(respond::refuse(
@@ -57,8 +57,8 @@ pub(super) fn unreadable(headers: &HeaderMap) -> Option<Response<Body>> {
     })
 }
 
-/// Reads a body within limits of size and time. One that is too large is still read, for the sake
-/// of its id.
+/// Reads a body within limits of size and time. A body that is too large is still scanned for its
+/// request id.
 pub(super) async fn read(
     mut body: impl HttpBody<Data = Bytes> + Unpin,
     room: &BodyLimits,
@@ -71,6 +71,7 @@ pub(super) async fn read(
             let untaken = RefusedMessage::Rejected(Reject::Size(room.largest));
             return Err(discard(untaken, [whole.freeze(), data], body, pace).await);
         }
+        // The common case: one small frame is used as it is, without a copy.
         if whole.is_empty() && body.is_end_stream() && data.len() <= limits::COPIED {
             return Ok(data);
         }
@@ -82,21 +83,22 @@ pub(super) async fn read(
     Ok(if whole.len() > limits::COPIED { share.hold(lines::fitted(whole)) } else { whole.freeze() })
 }
 
-/// How fast a body comes.
+/// The pace of a body.
 struct BodyPace {
     begun: Instant,
     taken: usize,
 }
 
 impl BodyPace {
-    /// The next piece of a body, within its time.
+    /// The next frame of a body, within its time.
     async fn next(
         &mut self,
         body: &mut (impl HttpBody<Data = Bytes> + Unpin),
     ) -> Result<Option<Bytes>, NoBody> {
         let broken = |status, text| Err(NoBody::Broken(Box::new(respond::refuse(status, text))));
         loop {
-            // What came fast earns no right to stop.
+            // Bytes extend the time at `BODY_RATE`, but a sender that was fast may still not pause
+            // for longer than `BODY_TIME`.
             let earned = Duration::from_secs(self.taken as u64 / limits::BODY_RATE);
             let until =
                 (self.begun + limits::BODY_TIME + earned).min(Instant::now() + limits::BODY_TIME);
@@ -114,8 +116,8 @@ impl BodyPace {
     }
 }
 
-/// Reads the rest of a body that is not kept, as far as it makes sense, to learn whose answer is
-/// waited for.
+/// Scans the rest of a body that is not kept, within limits, to learn the id under which its sender
+/// waits.
 async fn discard(
     untaken: RefusedMessage,
     before: [Bytes; 2],
@@ -130,7 +132,7 @@ async fn discard(
         match timeout_at(until, pace.next(&mut body)).await {
             Ok(Ok(Some(piece))) => outliner.feed(&piece),
             Ok(Ok(None)) => return NoBody::Untaken(untaken, outliner.finish()),
-            // It broke off, or takes too long: whoever waits is told now.
+            // The body broke off or takes too long: the sender is answered now.
             Ok(Err(_)) | Err(_) => break,
         }
     }
@@ -138,8 +140,8 @@ async fn discard(
     NoBody::Untaken(untaken, outliner.finish())
 }
 
-/// Takes what is still on its way, within bounds: a connection that is closed on its sender loses
-/// the answer with it.
+/// Reads and discards the bytes that are still on their way, within bounds: if the gateway closed
+/// the connection while its client sends, the client would lose the answer too.
 pub(crate) async fn throw_away(mut body: impl HttpBody<Data = Bytes> + Unpin) {
     let rest = async {
         let mut taken = 0;
@@ -162,8 +164,8 @@ mod tests {
 
     use super::*;
 
-    /// A body of `count` pieces, each this long and this long after the one before; then nothing,
-    /// not even an end.
+    /// A body of `count` frames of `bytes` bytes, each `pause` after the one before; then it stalls
+    /// without an end.
     fn pieces(count: usize, bytes: usize, pause: Duration) -> impl HttpBody<Data = Bytes> + Unpin {
         StreamBody::new(Box::pin(unfold(0, move |sent| async move {
             if sent == count {
@@ -207,7 +209,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_too_large_is_not_taken_for_ever() {
-        // It may be a request: its end is waited for, but not for ever, and not for any size.
+        // The body may be a request, so its end is awaited, but neither for ever nor for any size.
         for (bytes, pause) in [(1 << 20, 5), (16 << 20, 1_000), (5 << 20, 9_000)] {
             let (why, after) =
                 refused(pieces(usize::MAX, bytes, Duration::from_millis(pause))).await;

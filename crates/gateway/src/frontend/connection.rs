@@ -1,4 +1,4 @@
-//! One connection of a listener: how many there may be, how long each may take, and how it ends.
+//! Decides how many connections a listener has, how long each may take, and how it ends.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -20,8 +20,9 @@ use tokio_util::sync::CancellationToken;
 use super::idle::{ConnectionActivity, WatchedConnection};
 use crate::protocol::limits;
 
-/// The places of a listener. When they run out, a connection that has not sent one whole request
-/// gives way, the oldest first: who opens connections and says nothing keeps nobody out.
+/// The connection permits of a listener. When they run out, the oldest connection that has not sent
+/// a whole request gives way: a client that opens connections and stays silent keeps no other
+/// client out.
 #[derive(Debug)]
 pub(crate) struct ConnectionLimit {
     room: Arc<Semaphore>,
@@ -29,7 +30,7 @@ pub(crate) struct ConnectionLimit {
     silent: Mutex<VecDeque<Weak<ConnectionActivity>>>,
 }
 
-/// What a connection is served in: one of so many, until it is dropped or has to give way.
+/// A connection's permit, held until it is dropped or has to give way.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     activity: Arc<ConnectionActivity>,
@@ -46,7 +47,7 @@ impl ConnectionLimit {
         Self { room: Arc::new(Semaphore::new(count)), silent: Mutex::default() }
     }
 
-    /// The next connection, whose it is, and its place, if there is one for it.
+    /// The next connection, its peer and its permit; `None` if there is no permit for it.
     pub(crate) async fn accept(
         &self,
         tcp: &TcpListener,
@@ -54,10 +55,11 @@ impl ConnectionLimit {
         match tcp.accept().await {
             Ok((tcp, peer)) => {
                 let _slower = tcp.set_nodelay(true);
-                // Too many: closing at once is clearer than a connection that never answers.
+                // Too many connections: closing at once is clearer than a connection that never
+                // answers.
                 Some((tcp, peer, self.place()?))
             }
-            // No descriptors left, most likely: others must close first.
+            // Most likely no file descriptors are left: other connections must close first.
             Err(_) => {
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 None
@@ -65,7 +67,7 @@ impl ConnectionLimit {
         }
     }
 
-    /// A place, if there is one, or one that has to give way.
+    /// A permit: a free one, or that of a connection that has to give way.
     pub(super) fn place(&self) -> Option<ConnectionPermit> {
         let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
         let permit = Arc::clone(&self.room).try_acquire_owned().ok().or_else(|| {
@@ -73,6 +75,8 @@ impl ConnectionLimit {
                 std::iter::from_fn(|| silent.pop_front()).filter_map(|silent| silent.upgrade());
             oldest.into_iter().find_map(|activity| activity.give_way())
         })?;
+        // Dead and active connections are removed lazily, so that the queue of silent ones stays
+        // bounded.
         while silent
             .front()
             .is_some_and(|first| first.upgrade().is_none_or(|activity| activity.has_begun()))
@@ -88,8 +92,8 @@ impl ConnectionLimit {
     }
 }
 
-/// Answers the requests of a connection until it is over. After `last` it finishes what it began
-/// and takes no more; at `end` it ends.
+/// Serves the requests of a connection until it ends. After `last` it finishes the requests in
+/// flight and takes no more; at `end` it is cut off.
 pub(crate) async fn serve<B, F>(
     place: ConnectionPermit,
     io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -116,7 +120,7 @@ pub(crate) async fn serve<B, F>(
         .timer(TokioTimer::new())
         .header_read_timeout(limits::HEADER_TIME)
         .max_buf_size(64 << 10);
-    // No pings: their answers would look like use.
+    // No HTTP/2 pings: their replies would count as activity and keep an idle connection open.
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(limits::STREAMS);
     let io = WatchedConnection { io, activity: Arc::clone(&activity) };
     let connection = builder.serve_connection(TokioIo::new(io), service);

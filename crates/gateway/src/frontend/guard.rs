@@ -1,13 +1,13 @@
-//! Who may talk to a listener: requests for a host that is ours, from a page that is ours or from
-//! no page at all.
+//! Decides which requests a listener accepts: for an own host name, and from an own page or from no
+//! page at all.
 //!
-//! A browser can be made to send requests to loopback under a foreign name; the `Host` and `Origin`
-//! it sends tell.
+//! A foreign web page can make a browser send requests to loopback under a foreign name (DNS
+//! rebinding); the browser's `Host` and `Origin` headers reveal it.
 
 use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, Uri};
 
-/// What a listener answers to.
+/// The host names and origins that a listener accepts besides loopback.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OriginGuard {
     /// Further host names, with or without port, in lower case.
@@ -16,17 +16,17 @@ pub(crate) struct OriginGuard {
     pub origins: Vec<String>,
 }
 
-/// What about a request is not ours, and what is said of it.
+/// The foreign part of a request, with the text of its refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ForeignRequest {
-    /// The name it was sent to.
+    /// The host name it was sent to.
     Host(&'static str),
-    /// The page it comes from.
+    /// The origin of the page it comes from.
     Origin(&'static str),
 }
 
 impl ForeignRequest {
-    /// What is said of it.
+    /// The text of the refusal.
     pub(crate) fn why(self) -> &'static str {
         let (Self::Host(why) | Self::Origin(why)) = self;
         why
@@ -34,15 +34,15 @@ impl ForeignRequest {
 }
 
 impl OriginGuard {
-    /// Why a request may not pass, if so.
+    /// Refuses a request with a foreign host or origin.
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ForeignRequest> {
         let hosts: Vec<_> =
             headers.get_all(HOST).iter().map(|host| host.to_str().unwrap_or_default()).collect();
         if hosts.len() > 1 {
             return Err(ForeignRequest::Host("several Host headers"));
         }
-        // The request line, or the pseudo-header of HTTP/2, may name one too: whoever goes by
-        // either must see ours.
+        // The request line, or the pseudo-header of HTTP/2, may name a host too; each of them must
+        // be ours, whichever one other software goes by.
         let mut said =
             hosts.into_iter().chain(uri.authority().map(|authority| authority.as_str())).peekable();
         if said.peek().is_none() {
@@ -82,7 +82,7 @@ impl OriginGuard {
     }
 }
 
-/// The name in `name:port`; `None` if there is anything else about it.
+/// The name in `name:port`; `None` if the text has any other form.
 fn name(host: &str) -> Option<&str> {
     let (name, rest) = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((name, rest)) => (name, rest),

@@ -1,4 +1,5 @@
-//! The HTTP listener: who may connect, how long they may take, and which era they speak.
+//! Decides which HTTP requests reach the gateway, and whether they speak the legacy or the modern
+//! era.
 
 use std::io;
 use std::net::SocketAddr;
@@ -35,7 +36,7 @@ pub(crate) struct HttpListener {
     tcp: TcpListener,
 }
 
-/// Why an address is not listened on, if it is one that others can reach.
+/// The refusal to listen on an address that other machines can reach.
 pub(crate) fn refusal(address: SocketAddr) -> Option<String> {
     (!address.ip().is_loopback()).then(|| {
         format!(
@@ -46,7 +47,8 @@ pub(crate) fn refusal(address: SocketAddr) -> Option<String> {
 }
 
 impl HttpListener {
-    /// Binds an address. One that others can reach needs authentication, which is not there yet.
+    /// Binds an address. An address that other machines can reach would need authentication, which
+    /// this version does not have.
     pub(crate) async fn bind(
         gateway: Arc<Gateway>,
         address: SocketAddr,
@@ -66,12 +68,12 @@ impl HttpListener {
         Ok(Self { gateway, guard, sessions, room, tcp })
     }
 
-    /// The address it listens on.
+    /// The address that the listener is bound to.
     pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         self.tcp.local_addr()
     }
 
-    /// Serves until the gateway drains; then lets every connection finish what it began.
+    /// Serves until the gateway drains; then lets every connection finish its requests.
     pub(crate) async fn serve(self) {
         let draining = self.gateway.lifecycle.draining.clone();
         let places = ConnectionLimit::new(limits::CONNECTIONS);
@@ -92,7 +94,8 @@ impl HttpListener {
                 },
             }
         }
-        // Who comes now is refused at once, and need not wait for the end to learn it.
+        // New connections are refused at once from here on, instead of waiting for the end of the
+        // shutdown.
         drop(self.tcp);
         frontend.gateway.lifecycle.closing.cancelled().await;
         for session in frontend.sessions.remove_all() {
@@ -101,7 +104,7 @@ impl HttpListener {
     }
 }
 
-/// What every connection of a listener shares.
+/// The state that all connections of a listener share.
 struct HttpServer {
     gateway: Arc<Gateway>,
     guard: OriginGuard,
@@ -111,7 +114,7 @@ struct HttpServer {
 
 impl HttpServer {
     fn sweep(&self) {
-        // Answers that nobody came for: their memory is given back although no call makes room.
+        // Frees answers that no client came back for, even if no new call needs the room.
         self.gateway.all().policies.pipeline.sweep();
         self.gateway.all().give_back(self.gateway.session_idle);
         for session in self.sessions.remove_idle() {
@@ -182,8 +185,8 @@ impl HttpServer {
         self.refuse(&route, &parts, &untaken, &outline)
     }
 
-    /// Answers what is not taken. Where somebody waits for it, HTTP is content: clients end their
-    /// session over its errors.
+    /// Answers a message that is not taken. If its sender waits for an answer, the HTTP status is
+    /// 200: clients end their session over HTTP errors.
     fn refuse(
         &self,
         route: &Route,
@@ -240,7 +243,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
 
-    /// A connection to a listener without servers that answer, and when it was opened.
+    /// A connection to a listener whose servers do not answer, and when it was opened.
     fn connected() -> (DuplexStream, Instant) {
         let config = Config::for_command(None, vec!["none".to_owned()]).unwrap();
         let (gateway, sessions) = (

@@ -1,8 +1,8 @@
-//! How long a connection may hold its place: until its first request is there, and then as long as
-//! it is used.
+//! Decides how long a connection may keep its permit: a fixed time for its first request, then for
+//! as long as it is used.
 //!
-//! A timer on the head of a request does not see a connection that has not begun one, one that
-//! idles between two, or one whose client does not read its answer. This one does.
+//! A timeout on request headers misses a connection that has sent nothing, a connection that idles
+//! between two requests, and a client that does not read its answer. This timer sees all three.
 
 use std::io;
 use std::pin::Pin;
@@ -15,27 +15,27 @@ use tokio::time::Instant;
 
 use crate::protocol::limits;
 
-/// What happens on a connection.
+/// The activity on a connection.
 #[derive(Debug)]
 pub(super) struct ConnectionActivity {
     state: Mutex<IdleState>,
-    /// It has to give way to others.
+    /// Wakes `over` when the connection has to give way to another.
     gives_way: Notify,
 }
 
 #[derive(Debug)]
 struct IdleState {
-    /// Requests that are being worked on.
+    /// Requests being worked on.
     busy: usize,
-    /// When the connection has to be given up, unless a request is being worked on.
+    /// When the connection is given up, unless a request is being worked on.
     until: Instant,
     has_begun: bool,
-    /// Its place among all connections; none once it had to give it to another.
+    /// The connection's permit; `None` once it was taken away for another connection.
     place: Option<OwnedSemaphorePermit>,
 }
 
 impl ConnectionActivity {
-    /// A connection that has just been opened.
+    /// The activity of a connection that was just opened.
     pub(super) fn new(place: OwnedSemaphorePermit) -> Arc<Self> {
         let until = Instant::now() + limits::HEADER_TIME;
         let state = IdleState { busy: 0, until, has_begun: false, place: Some(place) };
@@ -46,7 +46,7 @@ impl ConnectionActivity {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request is there; it is worked on until the guard is dropped.
+    /// Notes a whole request; it is worked on until the guard is dropped.
     pub(super) fn begin(self: &Arc<Self>) -> BusyConnection {
         let mut state = self.state();
         state.busy += 1;
@@ -54,8 +54,8 @@ impl ConnectionActivity {
         BusyConnection { activity: Arc::clone(self) }
     }
 
-    /// Bytes went in or out. They count only after the first request: until then there is one limit
-    /// for all of them.
+    /// Notes that bytes were read or written. They count only after the first request; until then
+    /// one time limit applies to all of them.
     fn moved(&self) {
         let mut state = self.state();
         if state.has_begun {
@@ -63,22 +63,24 @@ impl ConnectionActivity {
         }
     }
 
-    /// Whether a whole request was there.
+    /// Whether a whole request has arrived.
     pub(super) fn has_begun(&self) -> bool {
         self.state().has_begun
     }
 
-    /// Takes its place away, if no request was there yet; it is closed, whatever comes now.
+    /// Takes the permit away, if no request has arrived yet; the connection is closed even if one
+    /// arrives now.
     pub(super) fn give_way(&self) -> Option<OwnedSemaphorePermit> {
         let mut state = self.state();
         let place = if state.has_begun { None } else { state.place.take() };
         if place.is_some() {
+            // `notify_one` stores the wake-up, so it is not lost if `over` is between two waits.
             self.gives_way.notify_one();
         }
         place
     }
 
-    /// Gives its place back, whoever still looks at it.
+    /// Returns the permit now, although other tasks may still hold this activity.
     pub(super) fn leave(&self) {
         self.state().place = None;
     }
@@ -91,6 +93,8 @@ impl ConnectionActivity {
                 if state.place.is_none() {
                     return;
                 }
+                // A busy connection is checked again after `IDLE`; the end of a request sets a new
+                // deadline.
                 if state.busy > 0 { Instant::now() + limits::IDLE } else { state.until }
             };
             if until <= Instant::now() {
@@ -104,7 +108,7 @@ impl ConnectionActivity {
     }
 }
 
-/// A request that is being worked on.
+/// A request being worked on.
 #[derive(Debug)]
 pub(super) struct BusyConnection {
     activity: Arc<ConnectionActivity>,
@@ -118,7 +122,7 @@ impl Drop for BusyConnection {
     }
 }
 
-/// A connection that notes when it is used.
+/// A byte stream that notes its activity.
 pub(super) struct WatchedConnection<T> {
     pub(super) io: T,
     pub(super) activity: Arc<ConnectionActivity>,

@@ -1,4 +1,4 @@
-//! The legacy era on HTTP: sessions, answers as JSON or as a stream that a client can come back to.
+//! Decides how HTTP serves the legacy era: sessions, and answers as JSON or on a resumable stream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::upstream::call::GatewayCall;
 /// How soon a client may come back to a broken stream.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// One POST.
+/// Handles one POST.
 pub(super) async fn post(
     sessions: &Sessions,
     route: &Arc<Route>,
@@ -78,7 +78,7 @@ async fn initialize(
     ));
     let mut leaving = NewSession { session: Some(&session) };
     let mut response = request(&session, message, limits::HANDSHAKE * 4).await;
-    // A handshake that failed leaves no session behind.
+    // A failed handshake leaves no session behind.
     if !session.session.is_greeted() {
         session.session.close().await;
         return response;
@@ -90,8 +90,8 @@ async fn initialize(
     response
 }
 
-/// A request that changes what a session has come to be: it is kept before the client hears that it
-/// was done.
+/// Requests that change the session's state: the session record is written before the client gets
+/// the answer.
 struct RecordOnDone<'a> {
     sessions: &'a Sessions,
     id: &'a str,
@@ -112,8 +112,8 @@ impl RecordOnDone<'_> {
     }
 }
 
-/// A client that leaves before it knows its session can never come back to it: dropping this ends
-/// everything in it.
+/// A session whose id the client does not know yet: if the client leaves now it can never come
+/// back, so dropping this guard ends the session.
 struct NewSession<'a> {
     session: Option<&'a HttpSession>,
 }
@@ -155,8 +155,8 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).map(|value| value.to_str().unwrap_or_default())
 }
 
-/// One request: runs to its end whether or not the client stays, because a client may come back for
-/// the answer. What takes longer than `patience` is answered on a stream.
+/// Runs one request to its end even if the client leaves, for the client may come back for the
+/// answer. If no answer is there within `patience`, the response becomes an event stream.
 async fn request(
     session: &Arc<HttpSession>,
     message: Message,
@@ -175,6 +175,8 @@ async fn request(
     tokio::spawn(async move {
         let caller = Caller::Legacy(Arc::clone(&owner.session), Arc::clone(&to));
         let answer = dispatch(&owner.route, &caller, call).await;
+        // Dropped before the answer is visible: a client may reuse the id as soon as it reads the
+        // answer.
         drop(began);
         match answer {
             Some(answer) => to.answer(answer),
@@ -185,8 +187,8 @@ async fn request(
     let mut reader = stream.reader(0);
     let mut first = tokio::time::timeout(patience, reader.next()).await;
     if matches!(first, Ok(NextEvent::Ended)) && stream.is_over() {
-        // It may have been paused, and answered before anybody noticed: the answer is there all the
-        // same.
+        // A server may have paused the stream, and the answer may have arrived before this reader
+        // saw it: a new reader finds the answer.
         reader = stream.reader(0);
         first = Ok(reader.try_next().unwrap_or(NextEvent::Ended));
     }
@@ -203,7 +205,7 @@ async fn request(
     respond::stream(EventFormat { reader, first, work: None, number: Some(name), priming })
 }
 
-/// One GET: the stream of what belongs to no request, or one that the client lost.
+/// Handles one GET: the session's general stream, or a stream that the client lost.
 pub(super) fn get(sessions: &Sessions, parts: &Parts) -> Response<Body> {
     let session = match find(sessions, parts, None) {
         Ok(session) => session,
@@ -236,9 +238,9 @@ pub(super) fn get(sessions: &Sessions, parts: &Parts) -> Response<Body> {
     respond::stream(EventFormat { reader, first: None, work: None, number: Some(name), priming })
 }
 
-/// The end of a stream whose request was under way when a former self of this gateway ended: a
-/// client that comes back to it would else wait for an answer that nobody has. Its event has no id,
-/// because there is nothing after it to come back to.
+/// Ends a stream whose request was in flight when the previous process of this gateway ended: a
+/// client that comes back to it would wait for ever. The event has no id, for there is nothing
+/// after it to resume.
 fn interrupted(route: &Route, asked: &StreamRequest) -> Response<Body> {
     let stream = Arc::new(ClientStream::default());
     stream.answer(refused::interrupted(route, asked));
@@ -246,7 +248,7 @@ fn interrupted(route: &Route, asked: &StreamRequest) -> Response<Body> {
     respond::stream(EventFormat { reader, first: None, work: None, number: None, priming: None })
 }
 
-/// One DELETE: the session is over.
+/// Handles one DELETE: ends the session.
 pub(super) async fn delete(sessions: &Sessions, parts: &Parts) -> Response<Body> {
     match find(sessions, parts, None) {
         Ok(session) => {

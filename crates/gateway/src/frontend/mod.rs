@@ -1,8 +1,9 @@
-//! The faces: where clients come in, over stdio or HTTP, in either era.
+//! Client frontends: clients connect over stdio or HTTP, in either era.
 //!
-//! `http` takes requests past the `guard` to `legacy` (with `sessions`, their `records` and
-//! `stream`s) or `modern`, as long as their `body` keeps within limits and their `connection` is
-//! not `idle`; `stdio` is one client on a pipe. What is not taken is `refused` under its own id.
+//! `http` passes requests through the `guard` to `legacy` (with `sessions` and their `records`) or
+//! `modern`, as long as their `body` keeps within limits and their `connection` is not `idle`;
+//! `respond` writes the responses. `stdio` serves one client on a pipe. A message that is not taken
+//! is `refused` under its own id.
 
 pub(crate) mod body;
 pub(crate) mod connection;

@@ -1,4 +1,5 @@
-//! The modern era on HTTP: every POST says everything, and closing its answer calls it off.
+//! Decides how HTTP serves the modern era: every POST carries its whole state, and closing the
+//! response cancels the call.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use crate::upstream::Connection;
 use crate::upstream::call::{ClientSink, GatewayCall};
 use crate::upstream::http::named;
 
-/// One POST.
+/// Handles one POST.
 pub(super) async fn post(route: &Arc<Route>, parts: &Parts, message: Message) -> Response<Body> {
     match message.kind() {
         MessageKind::Notification => respond::empty(StatusCode::ACCEPTED),
@@ -58,6 +59,8 @@ async fn request(route: &Arc<Route>, parts: &Parts, message: Message) -> Respons
     });
     let mut reader = stream.reader(0);
     let (first, is_over) = tokio::select! {
+        // Biased: a finished call goes first, so that a quick answer becomes plain JSON and no
+        // stream.
         biased;
         () = &mut work => (reader.try_next(), true),
         next = reader.next() => (Some(next), false),
@@ -82,7 +85,7 @@ async fn request(route: &Arc<Route>, parts: &Parts, message: Message) -> Respons
     }
 }
 
-/// A name for whoever brought this secret; clients without one cannot be told apart.
+/// A name derived from the client's secret; clients without one cannot be told apart.
 pub(super) fn client(headers: &HeaderMap) -> Arc<str> {
     headers
         .get(http::header::AUTHORIZATION)
@@ -91,8 +94,8 @@ pub(super) fn client(headers: &HeaderMap) -> Arc<str> {
         .into()
 }
 
-/// What the headers say must be what the body says: whoever looks at one of them only must see the
-/// same call.
+/// Checks that the headers repeat the body: software that reads only one of them must see the same
+/// call.
 fn mirrors(headers: &HeaderMap, request: &Message) -> Result<(), RpcError> {
     let version = versions::stated(request)?;
     mirror(headers, header::VERSION, Some(&version))?;
@@ -119,8 +122,9 @@ fn bad_status(code: i64) -> StatusCode {
     if code == build::METHOD_NOT_FOUND { StatusCode::NOT_FOUND } else { StatusCode::BAD_REQUEST }
 }
 
-/// The status of an answer: some errors have one of their own.
+/// The HTTP status of an answer: a few errors have their own.
 fn status(answer: &TwoPieces) -> StatusCode {
+    // A cheap test on the first bytes, so that large results are not parsed for their status.
     let begins_with_error = |piece: &Bytes| {
         memchr::memmem::find(&piece[..piece.len().min(4096)], b"\"error\"").is_some()
     };
@@ -138,7 +142,7 @@ fn status(answer: &TwoPieces) -> StatusCode {
     }
 }
 
-/// The way to a modern client: the stream of its own request.
+/// The sink to a modern client: the stream of its own request.
 pub(super) struct RequestStreamSink {
     pub(super) stream: Arc<ClientStream>,
 }

@@ -1,9 +1,10 @@
-//! Sessions on disk: what a restarted gateway needs to go on with the sessions of its former self.
+//! Decides how sessions are kept on disk, so that a restarted gateway can go on with them.
 //!
-//! One file per session, in a folder per listening address, so that gateways never touch each
-//! other's. A file is written whole beside its place and moved there, so that it is readable
-//! whenever the gateway is killed. It is not synced: what the system has taken survives the
-//! process, and with the system the clients' connections and the servers go too.
+//! There is one file per session, in a folder per listening address, so that gateways never touch
+//! each other's files. A file is written whole under another name and renamed, so that it is
+//! readable whenever the gateway is killed. It is not synced: data that the operating system has
+//! taken survives the process, and if the system goes down the clients' connections and the servers
+//! go with it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -24,25 +25,25 @@ use crate::runtime::random::secret;
 
 /// The largest file that is written or read.
 const FILE_BYTES: u64 = 64 << 10;
-/// The form of what is written.
+/// The version of the file format.
 const FORM: u32 = 1;
 
-/// What is kept of one session.
+/// The record of one session.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct SessionRecord {
     form: u32,
-    /// The path it was opened on.
+    /// The path that the session was opened on.
     pub path: String,
-    /// Who the client is among all clients: what waits in the store is found by it.
+    /// The session's id among all clients, by which the store finds its queued writes.
     pub owner: String,
-    /// Who the client is by the secret it brought; empty if it brought none.
+    /// The client's identity by the secret it gave; empty if it gave none.
     #[serde(default)]
     pub identity: String,
     /// The params of its `initialize`.
     pub initialize: Box<RawValue>,
-    /// The log level it asked for.
+    /// The log level that the client set.
     pub log_level: Option<String>,
-    /// Resources it subscribed to, per server.
+    /// Resources that the client subscribed to, per server.
     pub subscribed: BTreeMap<String, Vec<String>>,
 }
 
@@ -61,17 +62,17 @@ impl SessionRecord {
     }
 }
 
-/// The sessions of one listening address.
+/// The session records of one listening address.
 #[derive(Debug)]
 pub(super) struct SessionRecords {
     folder: PathBuf,
-    /// One write at a time, so that the newest is the last.
+    /// One write at a time, so that the newest record is written last.
     writing: Mutex<()>,
 }
 
 impl SessionRecords {
-    /// The records of an address below `folder`. What nobody can come back to any more is removed
-    /// there, for all addresses.
+    /// Opens the records of an address below `folder`. Expired records are removed there, for all
+    /// addresses.
     pub(super) fn open(folder: &Path, address: SocketAddr, now: SystemTime) -> io::Result<Self> {
         let own = folder.join(place(address));
         DirBuilder::new().recursive(true).mode(0o700).create(&own)?;
@@ -84,9 +85,9 @@ impl SessionRecords {
         Ok(Self { folder: own, writing: Mutex::default() })
     }
 
-    /// Where the session with this id is kept. The id itself is nowhere: it is the key under which
-    /// its own place is hashed, so that nobody who sees the folder can tell it. `None` if it is no
-    /// id of ours.
+    /// The file of the session with this id. The id itself is written nowhere: it is the key of the
+    /// hash that names the file, so that the folder reveals no id. `None` if the text is no session
+    /// id.
     fn place(&self, id: &str) -> Option<PathBuf> {
         let key: [u8; 16] =
             u128::from_str_radix(id, 16).ok().filter(|_| id.len() == 32)?.to_be_bytes();
@@ -95,13 +96,14 @@ impl SessionRecords {
         Some(self.folder.join(format!("{:032x}.json", hasher.finish128().as_u128())))
     }
 
-    /// Keeps what `record` gives when it is this session's turn.
+    /// Writes the record that `record` returns once it is this session's turn.
     pub(super) fn keep(
         &self,
         id: &str,
         record: impl FnOnce() -> Option<SessionRecord>,
     ) -> io::Result<()> {
         let _in_turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        // `record` runs under the lock, so a later write never holds an older state.
         let (Some(place), Some(record)) = (self.place(id), record()) else { return Ok(()) };
         let text = serde_json::to_vec(&record)?;
         if text.len() as u64 > FILE_BYTES {
@@ -110,7 +112,7 @@ impl SessionRecords {
                 "the session says more than is kept",
             ));
         }
-        // Another gateway may have cleared it away while it was empty.
+        // Another gateway may have removed the folder while it was empty.
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let draft = place.with_extension(format!("{}.draft", secret()));
         let written =
@@ -125,7 +127,7 @@ impl SessionRecords {
         })
     }
 
-    /// The session with this id, if it is kept and was used not too long ago.
+    /// The record of the session with this id, if there is one and it has not expired.
     pub(super) fn find(&self, id: &str, now: SystemTime) -> Option<SessionRecord> {
         let file = File::open(self.place(id)?).ok()?;
         let facts = file.metadata().ok().filter(|facts| facts.is_file() && !is_old(facts, now))?;
@@ -143,7 +145,7 @@ impl SessionRecords {
         }
     }
 
-    /// A session is over.
+    /// Removes the record of a session that has ended.
     pub(super) fn forget(&self, id: &str) {
         let _in_turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = self.place(id) {
@@ -151,13 +153,13 @@ impl SessionRecords {
         }
     }
 
-    /// Removes what nobody can come back to any more.
+    /// Removes expired records.
     pub(super) fn sweep(&self, now: SystemTime) {
         sweep(&self.folder, now);
     }
 }
 
-/// The name of a folder for what belongs to an address.
+/// The folder name of an address.
 pub(super) fn place(address: SocketAddr) -> String {
     address.to_string().replace([':', '[', ']', '%'], "_")
 }
@@ -167,8 +169,8 @@ fn is_old(file: &fs::Metadata, now: SystemTime) -> bool {
     age.unwrap_or(Duration::ZERO) > limits::SESSION_IDLE
 }
 
-/// Removes the files of a folder that are too old, and the oldest of too many; drafts that were
-/// never finished are among them.
+/// Removes expired files of a folder, unfinished drafts among them, and the oldest beyond the
+/// limit.
 fn sweep(folder: &Path, now: SystemTime) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let files = entries.filter_map(|entry| {
@@ -243,7 +245,7 @@ mod tests {
         fs::write(records.folder.join("x.draft"), "unfinished").unwrap();
         records.sweep(later + limits::SESSION_IDLE / 2);
         assert_eq!(fs::read_dir(&records.folder).unwrap().count(), 1, "the draft is older");
-        // Another gateway clears away what this one left.
+        // Another gateway removes the records that this one left.
         let much_later = later + 2 * limits::SESSION_IDLE;
         SessionRecords::open(folder.path(), ([127, 0, 0, 1], 2).into(), much_later).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);

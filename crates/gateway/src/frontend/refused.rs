@@ -1,9 +1,9 @@
-//! What is told of a message that is not taken: a request is answered under its own id, whatever is
-//! wrong with it.
+//! Decides the reply to a message that is not taken: a request is answered under its own id, even
+//! if it is broken.
 //!
-//! A client that is answered under no id waits for ever, and one that reads an HTTP error ends its
-//! session. So a tool call fails like any other call, and any other request with an error of the
-//! protocol.
+//! A client that gets no answer under its id waits for ever, and a client that reads an HTTP error
+//! ends its session. So a tool call fails like any other call, and any other request with a
+//! protocol error.
 
 use std::time::Duration;
 
@@ -19,33 +19,34 @@ use crate::route::Route;
 /// Why a message is not taken.
 #[derive(Debug)]
 pub(super) enum RefusedMessage {
-    /// It is not one that is taken here.
+    /// The message breaks a rule or a limit.
     Rejected(Reject),
-    /// Too much of others is held already.
+    /// Too many bytes of other requests are held already.
     Crowded,
 }
 
-/// Whom a message was for that was not taken.
+/// The addressee of the reply to a refused message.
 pub(super) enum RefusedId {
-    /// Its sender waits for this answer.
+    /// The sender waits for this answer.
     Sender(Bytes),
-    /// A server waits for the sender's answer, and gets this instead.
+    /// A server waits for the sender's answer, and gets this error instead.
     Server(Message),
-    /// Nobody waits that could be told.
+    /// No addressee is known.
     Nobody(RpcError),
 }
 
-/// The message that bytes are, or what can be told of them.
+/// Parses bytes into a message, or into the reason and outline of a refusal.
 pub(super) fn parsed(bytes: Bytes) -> Result<Message, (RefusedMessage, Outline)> {
     Message::parse(bytes.clone())
         .map_err(|reject| (RefusedMessage::Rejected(reject), Outline::of(&bytes)))
 }
 
 impl RefusedMessage {
-    /// What is told of it, and whom.
+    /// The reply to a refused message, and its addressee.
     pub(super) fn tell(&self, route: &Route, outline: &Outline) -> RefusedId {
         let error = self.error();
-        // What is no JSON may be anything; only if it is one object from end to end its id is one.
+        // Text that is no JSON may be anything: its id counts only if it is one object from start
+        // to end.
         let is_readable = outline.is_whole
             || !matches!(self, Self::Rejected(Reject::Syntax(_) | Reject::Utf8(_)));
         let Some(id) = outline.id.as_ref().filter(|_| is_readable) else {
@@ -75,7 +76,8 @@ impl RefusedMessage {
         }
     }
 
-    /// What a model is told that made a call like this. The faults of clients are not its own.
+    /// The text for the model that made the call; `None` for faults of the client, which the model
+    /// cannot mend.
     fn of_a_call(&self, outline: &Outline) -> Option<String> {
         let tool = outline.name.as_deref().map_or_else(|| "the tool".to_owned(), seawall::quote);
         match self {
@@ -129,7 +131,7 @@ impl RefusedMessage {
     }
 }
 
-/// The answer to a request that was under way when a former self of this gateway ended.
+/// The answer to a request that was in flight when the previous process of this gateway ended.
 pub(super) fn interrupted(route: &Route, asked: &StreamRequest) -> Bytes {
     let text = "The gateway was restarted while this was under way. It may have been executed: check before you repeat it.";
     if !asked.is_call {

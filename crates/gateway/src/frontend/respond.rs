@@ -1,4 +1,5 @@
-//! HTTP responses: JSON at once, or a stream that stays open as long as there is something to say.
+//! Decides the form of HTTP responses: JSON at once, or an event stream that stays open as long as
+//! messages follow.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -21,7 +22,7 @@ use crate::protocol::{Id, limits, sse};
 /// The body of every response.
 pub(super) type Body = Either<Full<Data>, UnsyncBoxBody<Data, Infallible>>;
 
-/// What bodies are made of.
+/// The data of body frames.
 type Data = Chain<Bytes, Bytes>;
 
 /// One message as JSON.
@@ -39,37 +40,37 @@ pub(super) fn empty(status: StatusCode) -> Response<Body> {
     response
 }
 
-/// An error about a request.
+/// A JSON-RPC error about a request.
 pub(super) fn error(status: StatusCode, id: Option<&Id>, error: &RpcError) -> Response<Body> {
     json(status, build::error(id, error))
 }
 
-/// An error about a request that could not be read.
+/// A JSON-RPC error about a request whose id is not known.
 pub(super) fn refuse(status: StatusCode, text: &str) -> Response<Body> {
     error(status, None, &RpcError::new(build::INVALID_REQUEST, text))
 }
 
-/// What keeps a streamed call going: it is polled with the stream and dropped with it.
+/// The future of a streamed call: it is polled with the stream and dropped with it.
 pub(super) type StreamedCall = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// How events are written.
+/// An event stream and its format.
 pub(super) struct EventFormat {
-    /// What is read.
+    /// The reader of the client's stream.
     pub reader: StreamReader,
-    /// What was read already.
+    /// An event that was read already.
     pub first: Option<StreamEvent>,
-    /// The call, where the stream is its only life.
+    /// The call, if it lives only as long as the stream.
     pub work: Option<StreamedCall>,
-    /// How its events are named, where a client may come back to it.
+    /// The stream's name for event ids, if a client may come back to it.
     pub number: Option<StreamName>,
-    /// The event that opens the stream, where the revision knows one.
+    /// The event that opens the stream, if the protocol revision has one.
     pub priming: Option<Bytes>,
 }
 
-/// A piece of a stream.
+/// A piece of the response body.
 struct BodyPiece {
     data: TwoPieces,
-    /// Whether the end of the event is still to come.
+    /// Whether the end of the event follows in a piece of its own.
     is_open: bool,
     /// Whether the stream ends with this event.
     is_last: bool,
@@ -81,7 +82,7 @@ impl From<Bytes> for BodyPiece {
     }
 }
 
-/// A stream of events.
+/// An event stream.
 pub(super) fn stream(events: EventFormat) -> Response<Body> {
     let frames = unfold((Some(events), None::<bool>), |(events, end)| async move {
         if let Some(is_last) = end {
@@ -123,8 +124,8 @@ impl EventFormat {
             };
             tokio::select! {
                 biased;
-                // First: a server that talks without pause would else keep its own answer from
-                // being taken.
+                // The call is polled first: a server that sends messages without pause would
+                // otherwise keep its own answer from being taken.
                 () = work => self.work = None,
                 next = self.reader.next() => return match next {
                     NextEvent::Said(said) => Some(self.event(&said)),

@@ -1,5 +1,4 @@
-//! The sessions of legacy clients on HTTP: found by their id, bounded, forgotten when nobody uses
-//! them.
+//! Decides which legacy HTTP sessions exist: found by id, bounded, removed when idle.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -25,14 +24,13 @@ use crate::runtime::random::secret;
 pub(crate) struct HttpSession {
     /// The session.
     pub session: Arc<Session>,
-    /// What it is a session on.
+    /// The route of the session.
     pub route: Arc<Route>,
-    /// The path it was opened on; it is good for no other.
+    /// The path that the session was opened on; it is valid for no other.
     pub path: String,
-    /// Whether streams open with an event that says where they begin.
+    /// Whether streams open with a priming event, which carries the id to resume from.
     pub is_primed: bool,
-    /// Which life of the session this is: empty until a gateway went on with one of its former
-    /// self.
+    /// The life of the session: empty until a restarted gateway goes on with it.
     life: String,
     streams: Mutex<VecDeque<(u64, Arc<ClientStream>)>>,
     next: AtomicU64,
@@ -40,19 +38,19 @@ pub(crate) struct HttpSession {
     _place: OwnedSemaphorePermit,
 }
 
-/// What an event id leads to.
+/// The result of resuming from an event id.
 pub(super) enum ResumedStream {
     /// A stream, from a place on.
     Stream(StreamName, Arc<ClientStream>, u64),
-    /// The stream of a request that was under way when a former self of this gateway ended.
+    /// The stream of a request that was in flight when the previous process of this gateway ended.
     Interrupted(StreamRequest),
-    /// Nothing.
+    /// The id leads nowhere.
     Nothing,
 }
 
 impl HttpSession {
-    /// A session on a path, in a place of its own; `identity` is the name of whoever brought a
-    /// secret, else empty.
+    /// A session on a path, with its permit; `identity` is derived from the client's secret, and
+    /// empty without one.
     pub(crate) fn new(
         route: &Arc<Route>,
         path: &str,
@@ -60,7 +58,7 @@ impl HttpSession {
         identity: Arc<str>,
         place: OwnedSemaphorePermit,
     ) -> Self {
-        // Never the same again: nobody else's.
+        // A random id that no other session ever has.
         let session = Session::new(
             &secret(),
             identity,
@@ -70,7 +68,7 @@ impl HttpSession {
         Self::of(route, session, path, version, String::new(), place)
     }
 
-    /// The session that a former self of this gateway had.
+    /// A session restored from a record of the previous process.
     fn restored(route: &Arc<Route>, record: &SessionRecord, place: OwnedSemaphorePermit) -> Self {
         let general = ClientStream::resumable(false);
         let session = Session::new(
@@ -105,7 +103,7 @@ impl HttpSession {
         }
     }
 
-    /// What is kept of it for a restarted gateway.
+    /// The record of this session for a restarted gateway.
     fn record(&self) -> Option<SessionRecord> {
         let handshake = self.session.handshake.get()?;
         let initialize =
@@ -125,13 +123,13 @@ impl HttpSession {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How the events of one of its streams are named.
+    /// The name of one of the session's streams, for event ids.
     pub(super) fn name(&self, number: u64, request: Option<StreamRequest>) -> StreamName {
         StreamName { life: self.life.clone(), number, request }
     }
 
-    /// Keeps a stream for a client that may come back to it; gives its number. The oldest that is
-    /// done gives way.
+    /// Keeps a stream for a client that may come back to it; returns its number. The oldest
+    /// finished stream gives way.
     pub(crate) fn keep(&self, stream: &Arc<ClientStream>) -> u64 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut streams = self.streams();
@@ -144,8 +142,8 @@ impl HttpSession {
         number
     }
 
-    /// Gives up answers that nobody came back for, the oldest first, until what is left is within
-    /// bounds.
+    /// Drops answers that no client came back for, the oldest first, until the session is within
+    /// its limit.
     pub(crate) fn make_room(&self) {
         let mut streams = self.streams();
         let mut bytes: usize = streams.iter().map(|(_, stream)| stream.bytes()).sum();
@@ -158,8 +156,8 @@ impl HttpSession {
         }
     }
 
-    /// What an event id leads to. One of a former life of the session is not a dead end: the stream
-    /// that belongs to no request goes on from here, and a request that was under way is answered.
+    /// Resolves an event id. An id from an earlier life of the session is no dead end: the general
+    /// stream goes on from its start, and a request that was in flight is answered.
     pub(super) fn resume(&self, event: &str) -> ResumedStream {
         let Some((name, place)) = StreamName::read(event) else { return ResumedStream::Nothing };
         let is_now = name.life == self.life;
@@ -187,8 +185,9 @@ impl HttpSession {
         *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// For how long nobody has used it.
+    /// How long the session has been idle.
     fn idle(&self) -> Duration {
+        // A long call or an open stream counts as use up to this moment.
         if self.session.is_in_use() {
             self.touch();
         }
@@ -196,14 +195,14 @@ impl HttpSession {
     }
 }
 
-/// All sessions.
+/// All sessions of a listener.
 pub(crate) struct Sessions {
     open: Mutex<HashMap<String, Arc<HttpSession>>>,
     places: Arc<Semaphore>,
     kept: Option<Arc<SessionStore>>,
 }
 
-/// Where sessions are kept for a restarted gateway, and what they are restored with.
+/// The records of sessions, and the gateway to restore them with.
 struct SessionStore {
     records: SessionRecords,
     gateway: Arc<Gateway>,
@@ -220,7 +219,7 @@ impl Default for Sessions {
 }
 
 impl Sessions {
-    /// The sessions of a listener; those of its former self are found in `folder`, if there is one.
+    /// The sessions of a listener; `folder` holds the records of the previous process.
     pub(super) fn new(
         gateway: &Arc<Gateway>,
         folder: Option<&Path>,
@@ -246,13 +245,13 @@ impl Sessions {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for one more, from before its handshake on; none if there are too many.
+    /// A permit for one more session, taken before its handshake; `None` if there are too many.
     pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.places).try_acquire_owned().ok()
     }
 
-    /// Adds a session; gives its id. It is kept before its client knows it: whoever has an id can
-    /// come back with it.
+    /// Adds a session; returns its id. The record is written before the client learns the id: a
+    /// client with an id can come back after a restart.
     pub(crate) async fn add(&self, session: Arc<HttpSession>) -> String {
         let id = secret();
         self.open().insert(id.clone(), Arc::clone(&session));
@@ -260,7 +259,7 @@ impl Sessions {
         id
     }
 
-    /// Keeps what a session has come to be.
+    /// Writes the record of a session.
     pub(crate) async fn keep(&self, id: &str, session: &Arc<HttpSession>) {
         let Some(kept) = self.kept.clone() else { return };
         let (id, session) = (id.to_owned(), Arc::clone(session));
@@ -271,9 +270,11 @@ impl Sessions {
         }
     }
 
-    /// The session with an id, if it belongs to this path: one that is open, or one of a former
-    /// self of this gateway.
+    /// The session with an id, if it belongs to this path: an open one, or one restored from its
+    /// record.
     pub(crate) fn find(&self, id: &str, path: &str) -> Option<Arc<HttpSession>> {
+        // The lock is held while a record is restored: two requests at once must not restore two
+        // sessions.
         let mut open = self.open();
         let session = match open.get(id) {
             Some(session) => Arc::clone(session),
@@ -292,12 +293,12 @@ impl Sessions {
 
     fn restore(&self, id: &str, path: &str) -> Option<HttpSession> {
         let kept = self.kept.as_ref()?;
-        // A small file of our own: reading it takes less than handing it to another thread.
+        // A small local file: reading it takes less time than handing it to another thread.
         let record = kept.records.find(id, now()).filter(|record| record.path == path)?;
         Some(HttpSession::restored(kept.gateway.route(path)?, &record, self.place()?))
     }
 
-    /// Takes a session out, for good.
+    /// Removes a session and its record.
     pub(crate) fn remove(&self, id: &str) -> Option<Arc<HttpSession>> {
         let removed = self.open().remove(id);
         if let Some(kept) = &self.kept {
@@ -306,7 +307,7 @@ impl Sessions {
         removed
     }
 
-    /// Takes those out that nobody used for long; the others are noted as in use.
+    /// Removes sessions that were idle for too long; the records of the others are marked as used.
     pub(crate) fn remove_idle(&self) -> Vec<Arc<HttpSession>> {
         let mut open = self.open();
         let idle: Vec<_> =
@@ -323,12 +324,12 @@ impl Sessions {
         idle.into_iter().map(|(_, session)| session).collect()
     }
 
-    /// Those that nobody has used for so long.
+    /// The sessions that were idle for longer than `limit`.
     pub(crate) fn idle_for(&self, limit: Duration) -> Vec<Arc<HttpSession>> {
         self.open().values().filter(|session| session.idle() > limit).cloned().collect()
     }
 
-    /// Takes all out; what is kept of them stays.
+    /// Removes all sessions; their records stay, for the next process.
     pub(crate) fn remove_all(&self) -> Vec<Arc<HttpSession>> {
         self.open().drain().map(|(_, session)| session).collect()
     }

@@ -1,4 +1,4 @@
-//! One client on a pipe, in either era: the frontend of `run`, and of `serve --stdio`.
+//! Serves one client on a pipe, in either era: the frontend of `run`, and of `serve --stdio`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,10 +24,11 @@ use crate::route::Route;
 use crate::store::journal::JournalPlace;
 use crate::upstream::call::{DeliveryReceipt, GatewayCall};
 
-/// Who is at the other end, each time the program starts: whoever has the store's file.
+/// The session id of the client on the pipe, the same at each start: queued writes belong to the
+/// owner of the store's file.
 const ON_A_PIPE: &str = "pipe";
 
-/// Serves the client until it closes its end, then lets calls under way finish within `grace`.
+/// Serves the client until it closes its end, then lets calls in flight finish within `grace`.
 pub(crate) async fn serve(
     gateway: &Arc<Gateway>,
     input: impl AsyncRead + Unpin,
@@ -51,7 +52,8 @@ pub(crate) async fn serve(
     let mut lines = LineReader::outlined(input, gateway.max_request);
     let draining = gateway.lifecycle.draining.clone();
     loop {
-        // A client that takes no answers is not read either.
+        // Backpressure: while the client does not read its answers, its requests are not read
+        // either.
         let next = async {
             frontend.out.room().await;
             lines.next().await
@@ -78,8 +80,8 @@ pub(crate) async fn serve(
     frontend.session.close().await;
 }
 
-/// Answers whose delivery somebody waits for, by their places on the stream: delivered is what the
-/// pipe has taken.
+/// Delivery receipts of answers, by their places on the stream: an answer counts as delivered once
+/// the pipe has taken it.
 #[derive(Default)]
 struct WriteReceipts(Mutex<HashMap<u64, Arc<DeliveryReceipt>>>);
 
@@ -88,7 +90,8 @@ impl WriteReceipts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says an answer. Whoever writes it waits until it is noted.
+    /// Sends an answer. The lock is held until its receipt is noted, so the writer cannot confirm
+    /// it earlier.
     fn say(&self, out: &ClientStream, answer: TwoPieces, receipt: Arc<DeliveryReceipt>) {
         if out.is_read() {
             receipt.sent();
@@ -103,13 +106,13 @@ impl WriteReceipts {
     }
 }
 
-/// Writes everything that is said, one line each.
+/// Writes every message of the stream, one line each.
 async fn write(
     mut reader: StreamReader,
     output: impl AsyncWrite + Unpin,
     receipts: Arc<WriteReceipts>,
 ) {
-    // What is small goes out in one piece, what is large as it is.
+    // Small messages leave in one write, large ones without a copy.
     let mut output = BufWriter::new(output);
     while let NextEvent::Said(said) = reader.next().await {
         let line = said.message.one_line();
@@ -127,8 +130,8 @@ async fn write(
     }
 }
 
-/// Where the writes of a pipe are noted: at the place of its servers, whoever starts them in this
-/// folder.
+/// The journal's name for writes on a pipe: derived from its servers and the current folder, so
+/// that the next process with both finds them.
 fn place(gateway: &Gateway) -> String {
     let mut servers: Vec<String> =
         gateway.servers.iter().map(|server| server.remembered_as()).collect();
@@ -139,7 +142,7 @@ fn place(gateway: &Gateway) -> String {
     )
 }
 
-/// The variables that its servers inherit, as a hash: another account or project may be in them.
+/// A hash of the environment that the servers inherit: it may hold another account or project.
 fn variables() -> String {
     let mut variables: Vec<_> = std::env::vars_os().collect();
     variables.sort();
@@ -197,8 +200,8 @@ impl StdioServer {
                 Arc::new(RequestStreamSink { stream: Arc::clone(&out) }) as Arc<_>,
             ),
         };
-        // Before the next line is read: requests run beside each other, and a client need not wait
-        // for the answer.
+        // Done before the next line is read: requests run concurrently, and a client need not wait
+        // for the answer to `initialize`.
         if era == Era::Legacy && message.method() == "initialize" {
             session.take_initialize(message.body_json());
         }

@@ -1,4 +1,4 @@
-//! Which era a message is in, and whether a modern request says all that it must.
+//! Decides the era of a message, and whether a modern request is complete.
 
 use std::borrow::Cow;
 
@@ -8,11 +8,11 @@ use crate::protocol::build::{self, RpcError};
 use crate::protocol::names::{CLIENT_CAPABILITIES, Era, LEGACY, MODERN, PROTOCOL_VERSION};
 use crate::protocol::{Message, scan};
 
-/// What the modern era no longer knows.
+/// Methods that the modern era no longer has.
 const REMOVED: [&str; 5] =
     ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
 
-/// The era of a message; `header` is the version that HTTP says.
+/// The era of a message; `header` is the version in the HTTP header.
 pub(super) fn era(message: &Message, header: Option<&str>) -> Era {
     let is_said = message.meta(PROTOCOL_VERSION).is_some();
     let is_legacy = header.is_none_or(|version| LEGACY.contains(&version));
@@ -20,7 +20,7 @@ pub(super) fn era(message: &Message, header: Option<&str>) -> Era {
     if is_said || !is_legacy || is_discovery { Era::Modern } else { Era::Legacy }
 }
 
-/// The revision that a modern request says it is made in.
+/// The protocol revision that a modern request states.
 pub(super) fn stated(request: &Message) -> Result<Cow<'_, str>, RpcError> {
     request
         .meta_json(PROTOCOL_VERSION)
@@ -28,7 +28,7 @@ pub(super) fn stated(request: &Message) -> Result<Cow<'_, str>, RpcError> {
         .ok_or_else(|| missing(PROTOCOL_VERSION))
 }
 
-/// Whether a modern request is one that can be taken.
+/// Checks that a modern request can be taken.
 pub(super) fn check(request: &Message) -> Result<(), RpcError> {
     let version = stated(request)?;
     if version != MODERN {

@@ -1,4 +1,4 @@
-//! How tools are treated: the policy of each, and how it came about.
+//! The policy of each tool, its explanation, and the startup of servers, which brings the tools.
 
 pub(crate) mod explain;
 pub(crate) mod registry;

@@ -1,4 +1,5 @@
-//! The policies of all tools, and what stands behind them: breakers, budgets, copies of answers.
+//! Decides the policy of every tool, and holds its state: breakers, retry budgets, cached
+//! responses.
 //!
 //! A tool gets its policy when its server lists it. Names that no server listed share one policy
 //! and one breaker per server, so that invented names cannot fill memory.
@@ -27,29 +28,29 @@ use crate::policy::explain::{ExplainQuery, ExplainedTool, explain};
 use crate::protocol::edit::JsonObject;
 use crate::protocol::{Message, MessageKind, content, limits, scan};
 
-/// How a tool is treated.
+/// The policy of one tool.
 pub(crate) struct ToolPolicy {
-    /// Its policy and its state, as the library knows it.
+    /// The policy and its state, as the library knows it.
     pub tool: Arc<Tool>,
-    /// What the gateway alone knows.
+    /// The settings that only the gateway uses.
     pub own: GatewayPolicy,
-    /// Whether its results follow a schema of their own, so that ours must not stand in their
-    /// place.
+    /// Whether the tool's results follow an output schema, so that the gateway must not put its own
+    /// structured content in their place.
     pub has_output_schema: bool,
-    /// How calls are treated that carry a key by which the server knows a repeat; and the argument
-    /// that holds it.
+    /// The idempotency key's argument, and the policy of calls that carry it: their server
+    /// recognizes a repeat.
     keyed: Option<(String, Arc<ToolPolicy>)>,
-    /// What its server says of it.
+    /// The definition of the tool in its server's list.
     listed: ListedTool,
 }
 
 impl ToolPolicy {
-    /// How something is treated that has no keys.
+    /// The policy of a tool or method without an idempotency key.
     pub(crate) fn new(tool: Arc<Tool>, own: GatewayPolicy, has_output_schema: bool) -> Self {
         Self { tool, own, has_output_schema, keyed: None, listed: ListedTool::default() }
     }
 
-    /// How this very call is treated.
+    /// The policy of one call: another one if the call carries an idempotency key.
     fn for_call(self: Arc<Self>, request: &Message) -> Arc<Self> {
         let Some((argument, keyed)) = &self.keyed else { return self };
         let arguments = JsonObject::of(request.field_json("arguments").unwrap_or_default());
@@ -59,14 +60,14 @@ impl ToolPolicy {
     }
 }
 
-/// What a server means by a name.
+/// The meaning of a name at a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PolicyName {
-    /// A tool that it listed.
+    /// A tool that the server listed.
     Tool,
     /// A method of the protocol.
     Method,
-    /// Nothing: somebody made it up, or has it from a list that we never saw.
+    /// Unknown: a client made it up, or has it from a list that the gateway never saw.
     Unknown,
 }
 
@@ -77,30 +78,30 @@ pub(crate) struct PolicyRegistry {
     env: Env,
     rules: PolicyRules,
     servers: HashMap<String, ServerPolicies>,
-    /// The file that all of it was read from.
+    /// The configuration file.
     source: Option<PathBuf>,
-    /// How many changes of breakers were told.
+    /// The number of breaker changes so far.
     breaker_changes: Arc<watch::Sender<u64>>,
 }
 
-/// One server's tools.
+/// The tools of one server.
 struct ServerPolicies {
     rules: ServerRules,
     tools: RwLock<HashMap<String, Arc<ToolPolicy>>>,
     others: Arc<ToolPolicy>,
     methods: HashMap<&'static str, Arc<ToolPolicy>>,
-    /// Those that the configuration names and nobody has listed yet.
+    /// Tools that the configuration names and the server has not listed yet.
     stated: HashMap<String, Arc<ToolPolicy>>,
-    /// The lists that were learned from, by page.
+    /// A hash of each list that policies were made from, by page.
     seen: Mutex<HashMap<String, u64>>,
-    /// Whether one of them was the server's own word, and not what is remembered of it.
+    /// Whether the server itself listed its tools, and not only the catalog cache.
     is_heard: AtomicBool,
 }
 
-/// Stands for all names that a server did not list.
+/// The name of the policy for all names that a server did not list.
 const OTHERS: &str = "(others)";
-/// Methods that only read, and are treated like tools that do; and those that set what stays set,
-/// however often.
+/// Methods that only read, and so get the policy of read-only tools; and methods that are
+/// idempotent.
 const REPEATABLE: [&str; 10] = [
     "resources/read",
     "prompts/get",
@@ -115,7 +116,7 @@ const REPEATABLE: [&str; 10] = [
 ];
 
 impl PolicyRegistry {
-    /// The policies that a configuration asks for; writes may wait in `durable`.
+    /// Resolves the policies of a configuration; `durable` holds queued writes.
     pub(crate) fn new(
         config: &Config,
         durable: Option<Arc<dyn DurableQueue>>,
@@ -187,17 +188,18 @@ impl PolicyRegistry {
         Ok(Self { pipeline, env, rules, servers, source: config.source.clone(), breaker_changes })
     }
 
-    /// What the configuration says about policies.
+    /// The policy rules of the configuration.
     pub(crate) fn rules(&self) -> &PolicyRules {
         &self.rules
     }
 
-    /// Whether tools keep the names that their servers give them, because there is one server only.
+    /// Whether tools keep their servers' names for them, without a prefix: there is only one
+    /// server, and the configuration does not ask for the prefix.
     pub(crate) fn is_single(&self) -> bool {
         !self.rules.prefix.is_used(self.servers.len())
     }
 
-    /// What a server means by a name.
+    /// The meaning of a name at a server.
     pub(crate) fn named(&self, server: &str, name: &str) -> PolicyName {
         let Some(known) = self.servers.get(server) else { return PolicyName::Unknown };
         if known.tools.read().unwrap_or_else(PoisonError::into_inner).contains_key(name) {
@@ -209,8 +211,7 @@ impl PolicyRegistry {
         }
     }
 
-    /// How everything is treated: the tools that were listed, then the methods, then the names that
-    /// nobody listed.
+    /// All policies: those of listed tools, then of methods, then of names that no server listed.
     pub(crate) fn all(&self) -> Vec<(PolicyName, Arc<Tool>)> {
         let mut tools = Vec::new();
         let mut rest = Vec::new();
@@ -227,13 +228,13 @@ impl PolicyRegistry {
         tools
     }
 
-    /// How failures are shown to a client of this tool.
+    /// How failures are rendered for clients of this tool.
     pub(crate) fn rendering(&self, has_output_schema: bool) -> Rendering {
         let format = if self.rules.as_json() { Format::Json } else { Format::Text };
         Rendering { style: self.rules.style(), format, structured: !has_output_schema }
     }
 
-    /// Time, chance and listeners.
+    /// Clock, randomness and listeners.
     pub(crate) fn env(&self) -> &Env {
         &self.env
     }
@@ -243,9 +244,9 @@ impl PolicyRegistry {
         self.servers.get(server).is_none_or(|known| known.is_heard.load(Ordering::Acquire))
     }
 
-    /// Gives every tool on an answer to `tools/list` its policy; a list that was seen before says
-    /// nothing new. What is only remembered may have changed since: until the server itself was
-    /// heard, it may forbid repeats, never allow them.
+    /// Resolves the policy of every tool in an answer to `tools/list`; a list that was seen before
+    /// is skipped. A cached list may be outdated: until the server itself has listed its tools, a
+    /// cached hint may forbid repeats, never allow them.
     pub(crate) fn learn(&self, server: &str, page: &str, answer: &Message, is_heard: bool) {
         let Some(known) = self
             .servers
@@ -256,6 +257,8 @@ impl PolicyRegistry {
         };
         let list = answer.field("tools");
         let mut hasher = DefaultHasher::new();
+        // `is_heard` is part of the hash: the same list counts as new when the server itself sends
+        // it, because then its hints may also allow repeats.
         (is_heard, list.map(|list| list.of(answer.raw()))).hash(&mut hasher);
         let hash = hasher.finish();
         {
@@ -272,13 +275,12 @@ impl PolicyRegistry {
         for (name, listed) in
             ListedTool::read_all(answer.raw(), entries.into_iter().take(limits::LISTED))
         {
-            // A tool with a name that means something else here is treated like one that was never
-            // listed.
+            // A tool whose name has another meaning here is treated like an unlisted one.
             if name == OTHERS || known.methods.contains_key(&*name) {
                 continue;
             }
-            // One step: what is called and what is known must be the same, or a switch would be
-            // thrown of one of them only.
+            // Pipeline and map change under one lock: if they held two different states of a tool,
+            // an operator's switch would reach only one of them.
             let mut tools = known.tools();
             match resolve(&self.pipeline, &self.rules, server, &rules, &name, listed) {
                 Ok(policy) => {
@@ -291,15 +293,16 @@ impl PolicyRegistry {
                 }
             }
         }
+        // Set last: a caller that sees it also sees the policies of this list.
         known.is_heard.fetch_or(is_heard, Ordering::AcqRel);
     }
 
-    /// How the call of a tool is treated.
+    /// The policy of a `tools/call`.
     pub(crate) fn call(&self, server: &str, request: &Message) -> Option<Arc<ToolPolicy>> {
         Some(self.tool(server, &request.field_text("name")?)?.for_call(request))
     }
 
-    /// How a tool is treated.
+    /// The policy of a tool: as listed, else as configured, else that of unlisted names.
     pub(crate) fn tool(&self, server: &str, name: &str) -> Option<Arc<ToolPolicy>> {
         let known = self.servers.get(server)?;
         let listed = known.tools.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
@@ -309,7 +312,7 @@ impl PolicyRegistry {
         }))
     }
 
-    /// The names of the tools that a server listed, in order.
+    /// The names of the tools that a server listed, sorted.
     pub(crate) fn listed(&self, server: &str) -> Vec<String> {
         let Some(known) = self.servers.get(server) else { return Vec::new() };
         let mut names: Vec<String> =
@@ -318,7 +321,8 @@ impl PolicyRegistry {
         names
     }
 
-    /// How a listed tool is treated, and why; a call waits as long as `wait` for its server.
+    /// The policy of a listed tool, with the origin of each value; `wait` is how long a call waits
+    /// for its server.
     pub(crate) fn explain(
         &self,
         server: &str,
@@ -344,15 +348,15 @@ impl PolicyRegistry {
         }))
     }
 
-    /// How a method is treated, if it is one that can be repeated.
+    /// The policy of a method, if it can be repeated.
     pub(crate) fn method(&self, server: &str, method: &str) -> Option<&Arc<ToolPolicy>> {
         self.servers.get(server)?.methods.get(method)
     }
 }
 
 impl ServerPolicies {
-    /// What holds for the server: what is only remembered of its tools may forbid repeats, never
-    /// allow them.
+    /// The rules of the server. For tools known only from the catalog cache, annotations are not
+    /// trusted: they may forbid repeats, never allow them.
     fn rules(&self, is_heard: bool) -> ServerRules {
         let distrust_annotations = self.rules.distrust_annotations || !is_heard;
         ServerRules { distrust_annotations, ..self.rules.clone() }
@@ -367,8 +371,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The tools of a server that the configuration names. What it does not say of them is nobody's
-/// word yet: they may write.
+/// The policies of tools that the configuration names before their server has listed them. Where
+/// the configuration does not state their effect, they count as writes.
 fn stated(
     pipeline: &Pipeline<Message>,
     rules: &PolicyRules,
@@ -377,7 +381,7 @@ fn stated(
 ) -> Result<HashMap<String, Arc<ToolPolicy>>, Invalid> {
     let named = rules.tools.iter().filter_map(|(pattern, _)| pattern.split_once('/'));
     let mut stated = HashMap::new();
-    // A name that means something else here is treated like one that nobody knows.
+    // A name with another meaning here is treated like an unknown one.
     let is_tool = |tool: &str| !tool.contains('*') && tool != OTHERS && !REPEATABLE.contains(&tool);
     for (_, tool) in named.filter(|(of, tool)| *of == server && is_tool(tool)) {
         let mut listed = ListedTool::default();
@@ -416,8 +420,8 @@ fn time_of_day() -> SystemTime {
     SystemTime::now()
 }
 
-/// What kinds and layers say of a breaker is not said of one that others share: that one is set
-/// where all of them are meant.
+/// The policy without breaker settings of its own if its breaker is shared: a shared breaker is
+/// configured for all tools that share it.
 fn sharing(policy: Policy) -> Policy {
     let is_shared = policy.scope != Scope::Tool;
     Policy {
@@ -426,13 +430,14 @@ fn sharing(policy: Policy) -> Policy {
     }
 }
 
-/// Whether an answer is the end of its call and not a question back to the client.
+/// Whether an answer ends its call and is not a question to the client.
 pub(crate) fn is_complete(answer: &Message) -> bool {
     answer.kind() == MessageKind::Result
         && answer.field_text("resultType").is_none_or(|kind| kind == "complete")
 }
 
-/// What an operator wants to read while it happens. The error is in the server's own words.
+/// Logs the events that an operator follows live. Error texts are the server's own, so secrets are
+/// hidden.
 fn log(event: &Event, secrets: &HashMap<String, SecretTexts>) {
     match event {
         Event::RetryScheduled { server, .. } => {
@@ -491,7 +496,7 @@ mod tests {
         let reading = tools.read().unwrap();
         std::thread::scope(|threads| {
             threads.spawn(|| policies.learn("s", "", &list("destructiveHint"), true));
-            // Nobody else gets in to read once a writer waits.
+            // Once a writer waits, no further reader gets the lock.
             let waits = (0..10_000_000).any(|_| {
                 std::thread::yield_now();
                 tools.try_read().is_err()

@@ -1,9 +1,9 @@
-//! Startup, second half: as soon as a server is greeted, in whosever conversation, the gateway
-//! lists its tools, for everybody.
+//! Decides when a server is available, in the second half of its startup: after the handshake of
+//! any connection, the gateway lists the server's tools, for all clients.
 //!
-//! A server is available when it was greeted and listed. A list that fails is classified, tried a
-//! few times, told, and tried again in the background; nobody has to ask for it. What was listed is
-//! kept for every kind of client.
+//! A server is available once handshake and listing have worked. A failed listing is classified,
+//! retried a few times, reported, and tried again in the background; no client has to ask for it.
+//! The list is cached for every kind of client.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::upstream::reply::answered;
 use crate::upstream::startup::ListingProgress;
 use crate::upstream::{Connection, GreetedHook, Server};
 
-/// How long after one another a server is asked again that listed nothing at its start.
+/// The pauses before a server that listed no tools at its start is asked again.
 const AGAIN: [Duration; 5] = [
     Duration::from_millis(500),
     Duration::from_secs(1),
@@ -34,7 +34,7 @@ const AGAIN: [Duration; 5] = [
     Duration::from_secs(18),
 ];
 
-/// What is done with every conversation once the server was greeted in it.
+/// The hook that runs for every connection once its handshake is done.
 pub(crate) fn when_greeted(
     catalog_cache: &Arc<CatalogCache>,
     policies: &Arc<PolicyRegistry>,
@@ -57,8 +57,8 @@ pub(crate) fn when_greeted(
     })
 }
 
-/// What a server listed last says what its tools are, until it is heard: a server that is away is
-/// not one whose tools nobody knows.
+/// Resolves policies from the cached list of a server until the server itself lists its tools: the
+/// tools of a server that is away are not unknown.
 pub(crate) fn recall(catalog_cache: &CatalogCache, policies: &PolicyRegistry, server: &Server) {
     for (cursor, page) in catalog_cache.pages_of_any(&server.remembered_as(), "tools/list") {
         if let Ok(page) = answered(&page) {
@@ -67,7 +67,7 @@ pub(crate) fn recall(catalog_cache: &CatalogCache, policies: &PolicyRegistry, se
     }
 }
 
-/// Keeps what one look at a server found, for whoever comes.
+/// Caches the handshake and the tools that one probe of a server found, for later clients.
 pub(crate) fn keep_found(
     catalog_cache: &Arc<CatalogCache>,
     policies: &Arc<PolicyRegistry>,
@@ -91,7 +91,7 @@ pub(crate) fn keep_found(
     }
 }
 
-/// The startup of one conversation.
+/// The startup of one connection.
 struct ConnectionStartup {
     catalog_cache: Arc<CatalogCache>,
     policies: Arc<PolicyRegistry>,
@@ -103,8 +103,8 @@ struct ConnectionStartup {
 }
 
 impl ConnectionStartup {
-    /// Lists until that works, makes no sense, or the conversation is over. It is held only while
-    /// it is used.
+    /// Lists the tools until that works, is denied, or the connection is over. Holds the connection
+    /// only while it is used.
     async fn run(&self, weak: &Weak<Connection>, over: &CancellationToken) {
         let mut options = self.server.startup.options();
         for round in 1.. {
@@ -117,7 +117,7 @@ impl ConnectionStartup {
             connection.initialized().await;
             match self.load(&connection, &options).await {
                 Ok(pages) => return self.loaded(connection, pages, over).await,
-                // The next conversation begins anew.
+                // The connection was lost; its successor starts over.
                 Err(_) if !connection.is_alive() => return,
                 Err(disposition) => {
                     connection.note_listing(ListingProgress::Failed);
@@ -126,6 +126,8 @@ impl ConnectionStartup {
                     }
                 }
             }
+            // A strong reference during the pause would keep the connection open after its last
+            // client left.
             drop(connection);
             options.attempts = 1;
             let pause = tokio::time::sleep(self.server.reconnect.pause(round));
@@ -135,7 +137,7 @@ impl ConnectionStartup {
         }
     }
 
-    /// One load: the pages of the list of tools, or what it means that there are none.
+    /// One load: the pages of the tool list, or the disposition of the failure.
     async fn load(
         &self,
         connection: &Arc<Connection>,
@@ -151,7 +153,7 @@ impl ConnectionStartup {
         let Err(failure) = &outcome.result else {
             return Ok(tries.pages.into_inner().unwrap_or_else(PoisonError::into_inner));
         };
-        // One that was lost meanwhile says so itself.
+        // A connection that was lost meanwhile reports that itself.
         if connection.is_alive() {
             self.server.startup.unlisted(failure.clone(), outcome.attempts);
             let (name, status, error) =
@@ -162,8 +164,8 @@ impl ConnectionStartup {
         Err(failure.disposition)
     }
 
-    /// The server is available. An empty list of one that has only just started is not believed
-    /// yet.
+    /// The server is available. An empty list of a server that has only just started is not
+    /// believed yet.
     async fn loaded(
         &self,
         connection: Arc<Connection>,
@@ -173,6 +175,8 @@ impl ConnectionStartup {
         let is_doubtful = !pages.is_empty() && count(&pages) == 0 && connection.age() < WARM_UP;
         let changed = if is_doubtful { Vec::new() } else { self.keep_tools(&pages) };
         self.server.startup.worked();
+        // Cache and policies are updated before the listing counts as done: waiting list requests
+        // are answered from the cache.
         connection.note_listing(ListingProgress::Done);
         connection.announce_lists(&changed);
         self.keep_others(&connection).await;
@@ -183,8 +187,8 @@ impl ConnectionStartup {
         }
     }
 
-    /// Asks a server again that listed nothing at its start, until it lists something or has had
-    /// its time.
+    /// Asks a server that listed no tools at its start again, until it lists some or all pauses are
+    /// over.
     async fn ask_again(
         &self,
         weak: &Weak<Connection>,
@@ -207,8 +211,8 @@ impl ConnectionStartup {
             }
             if count(&pages) > 0 {
                 let changed = self.keep_tools(&pages);
-                // Clients that read the empty list must hear of this one, also if nothing was
-                // remembered.
+                // Clients that read the empty list must be notified of this one, even if no list
+                // was cached before.
                 let changed = if before { changed } else { vec![LISTS[0].2] };
                 return connection.announce_lists(&changed);
             }
@@ -216,8 +220,8 @@ impl ConnectionStartup {
         self.keep_tools(&pages);
     }
 
-    /// Keeps the pages of the list of tools; gives the notification about it if it is not what
-    /// clients were shown.
+    /// Caches the pages of the tool list and resolves their policies; returns the notification to
+    /// send if the list differs from the one that clients were shown.
     fn keep_tools(&self, pages: &[Message]) -> Vec<&'static str> {
         let (method, entries, notification) = LISTS[0];
         let before = cached_lists::known(&self.catalog_cache, &self.key, self.era, method);
@@ -244,8 +248,7 @@ impl ConnectionStartup {
         changed
     }
 
-    /// Reads the other lists that nobody has read yet, once, so that they are there for whoever
-    /// comes.
+    /// Reads the other lists that are not cached yet, once, so that later clients find them.
     async fn keep_others(&self, connection: &Arc<Connection>) {
         for (method, entries, _) in LISTS.into_iter().skip(1) {
             let can = connection
@@ -278,7 +281,7 @@ impl ConnectionStartup {
     }
 }
 
-/// How many tools there are on all pages.
+/// The number of tools on all pages.
 fn count(pages: &[Message]) -> usize {
     let tools = |page: &Message| {
         page.field("tools").map_or(0, |list| scan::elements(page.raw(), list).len())

@@ -1,5 +1,5 @@
-//! The arguments of a call as they are read: for keys and fallbacks, never to be sent in the place
-//! of what was written.
+//! Decides when two calls have the same arguments. Parsed arguments serve for call keys and
+//! fallbacks; servers get the client's own bytes, never a copy written from the parsed value.
 
 use std::sync::Arc;
 
@@ -8,8 +8,9 @@ use serde_json::Value;
 use super::Message;
 use super::edit::JsonObject;
 
-/// The arguments, for keys and fallbacks; and as they are written, if two that are read alike may
-/// not be the same. What is sent are the client's own bytes in any case.
+/// Parses the arguments, for call keys and fallbacks. The second value is their JSON text, present
+/// only if two different texts may parse to the same value. In any case the server gets the
+/// client's own bytes.
 pub(crate) fn read(raw: &[u8]) -> (Value, Option<Arc<str>>) {
     let read = serde_json::from_slice(raw);
     let is_kept = raw.is_empty() || (read.is_ok() && numbers(raw).all(is_exact));
@@ -17,14 +18,15 @@ pub(crate) fn read(raw: &[u8]) -> (Value, Option<Arc<str>>) {
     (read.unwrap_or_default(), written)
 }
 
-/// What of `_meta` says nothing of what is asked for: how it is answered, followed and traced.
+/// Members of `_meta` that do not make a call another call: they say how it is answered, followed
+/// and traced.
 const ABOUT_THE_MESSAGE: [&str; 6] =
     ["progressToken", "traceparent", "tracestate", "baggage", "debug", "claudecode/toolUseId"];
-/// The same for all names with such a prefix.
+/// Prefixes of `_meta` names with the same meaning.
 const PREFIXES: [&str; 2] = ["io.modelcontextprotocol/", "seawall/"];
 
-/// What a call to a tool says beside its arguments, if it says anything: two calls that differ in
-/// that are not the same.
+/// The parts of a `tools/call` beside its name and arguments, if it has any: calls that differ in
+/// them are not identical. `None` for other methods.
 pub(crate) fn context(request: &Message) -> Option<Arc<str>> {
     if request.method() != "tools/call" {
         return None;
@@ -36,7 +38,7 @@ pub(crate) fn context(request: &Message) -> Option<Arc<str>> {
         said.extend_from_slice(json);
         said.push(b'\n');
     };
-    // With the answers to its questions it is the same call that goes on.
+    // A call that carries the answers to its server's questions is the same call, continued.
     let is_known = |name: &str| {
         matches!(name, "name" | "arguments" | "_meta" | "requestState" | "inputResponses")
     };
@@ -53,8 +55,8 @@ pub(crate) fn context(request: &Message) -> Option<Arc<str>> {
     (!said.is_empty()).then(|| String::from_utf8_lossy(&said).into())
 }
 
-/// What stands outside of strings and looks like a number. Strings are most of the bytes, so they
-/// are leapt over.
+/// The parts outside of strings that look like numbers. Most bytes are inside strings, so strings
+/// are skipped with `memchr`.
 fn numbers(json: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = json;
     let outside = std::iter::from_fn(move || {
@@ -70,20 +72,23 @@ fn numbers(json: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// What follows the string that this begins with.
+/// The bytes after the string that `text` begins with.
 fn after_string(text: &[u8]) -> &[u8] {
     let mut at = 1;
     while let Some(next) = text.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
         if text[at + next] == b'"' {
             return &text[at + next + 1..];
         }
+        // An escape is two bytes here: the escaped byte is skipped, so `\"` does not end the
+        // string.
         at += next + 2;
     }
     &[]
 }
 
-/// Whether a number keeps its value when it is read: a whole one that fits, one of few digits, or
-/// one that is written like this again, as programs write what they have read or reckoned.
+/// Whether a number keeps its value when it is parsed: an integer that fits, a number of few
+/// digits, or a number that serde_json writes back in the same digits, as programs do with floats
+/// they read or computed.
 fn is_exact(number: &[u8]) -> bool {
     const DIGITS: usize = 15;
     let text = std::str::from_utf8(number).unwrap_or_default();
@@ -100,7 +105,8 @@ fn is_written_again(text: &str) -> bool {
     serde_json::from_str::<f64>(text).is_ok_and(is_same)
 }
 
-/// A number without what languages write differently: `1.5e-07`, `1.5E-7`; `1.5e+22`, `1.5e22`.
+/// A number without the spellings that differ between languages: `1.5e-07` and `1.5E-7`; `1.5e+22`
+/// and `1.5e22`.
 fn plain(number: &str) -> (&str, i32) {
     let (digits, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
     (digits, exponent.parse().unwrap_or(i32::MAX))

@@ -1,12 +1,12 @@
-//! Bytes that may be held at once, over all clients: taken before they are held, given back when
-//! they are let go.
+//! Decides how many bytes the gateway may hold at once, over all clients: a share is taken before
+//! bytes are held and returned when they are dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
-/// How many bytes may be held, and how many are.
+/// The limit in bytes, and the bytes that are held.
 #[derive(Debug)]
 pub(crate) struct ByteBudget {
     limit: usize,
@@ -14,23 +14,23 @@ pub(crate) struct ByteBudget {
 }
 
 impl ByteBudget {
-    /// A budget of so many bytes.
+    /// A budget of `limit` bytes.
     pub(crate) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { limit, held: AtomicUsize::new(0) })
     }
 
-    /// A share that holds nothing yet.
+    /// A share that holds no bytes yet.
     pub(crate) fn share(self: &Arc<Self>) -> BudgetShare {
         BudgetShare { budget: Arc::clone(self), bytes: 0 }
     }
 
-    /// How many bytes may be held.
+    /// The limit in bytes.
     pub(crate) fn limit(&self) -> usize {
         self.limit
     }
 }
 
-/// Bytes that are held under a budget; given back when dropped.
+/// Bytes that are held under a budget; returned on drop.
 #[derive(Debug)]
 pub(crate) struct BudgetShare {
     budget: Arc<ByteBudget>,
@@ -38,8 +38,10 @@ pub(crate) struct BudgetShare {
 }
 
 impl BudgetShare {
-    /// Takes so many more, or none if they do not fit.
+    /// Takes `by` more bytes; takes none and returns `false` if they do not fit.
     pub(crate) fn grow(&mut self, by: usize) -> bool {
+        // Relaxed is enough: the counter guards no other memory, and check and addition are one
+        // atomic step.
         let fits = |held: usize| held.checked_add(by).filter(|held| *held <= self.budget.limit);
         let has_grown =
             self.budget.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
@@ -49,7 +51,7 @@ impl BudgetShare {
         has_grown
     }
 
-    /// Bytes that hold this share for as long as anybody holds them.
+    /// Ties the share to the bytes: it is returned when their last clone or slice is dropped.
     pub(crate) fn hold(self, bytes: Bytes) -> Bytes {
         Bytes::from_owner(CountedBytes { bytes, _share: self })
     }

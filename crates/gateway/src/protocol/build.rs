@@ -1,4 +1,5 @@
-//! The messages that are our own: written here, and nowhere else.
+//! Decides the form of the gateway's own messages and their error codes; no other file writes whole
+//! messages.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -6,28 +7,28 @@ use serde_json::{Value, json};
 use super::edit::quoted;
 use super::{Id, Reject};
 
-/// The text could not be read as JSON.
+/// The text is not valid JSON.
 pub(crate) const PARSE_ERROR: i64 = -32700;
-/// Not a message of the protocol.
+/// The JSON is not a message of the protocol.
 pub(crate) const INVALID_REQUEST: i64 = -32600;
-/// Nobody knows this method.
+/// No server or part of the gateway knows this method.
 pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
 /// The method is known, its parameters are wrong.
 pub(crate) const INVALID_PARAMS: i64 = -32602;
-/// A fault of our own.
+/// The gateway itself has a fault.
 pub(crate) const INTERNAL_ERROR: i64 = -32603;
-/// What the headers say is not what the body says.
+/// The headers of a request contradict its body.
 pub(crate) const HEADER_MISMATCH: i64 = -32020;
-/// The request needs something the client has not declared.
+/// The request needs a capability that the client has not declared.
 pub(crate) const MISSING_CAPABILITY: i64 = -32021;
-/// The protocol version is not spoken here.
+/// The gateway does not speak this protocol version.
 pub(crate) const UNSUPPORTED_VERSION: i64 = -32022;
-/// The server could not be reached or was lost: our own code, outside what JSON-RPC keeps for
-/// itself.
+/// The server could not be reached or was lost: a code of Seawall's own, outside the range that
+/// JSON-RPC reserves.
 pub(crate) const SERVER_LOST: i64 = -31001;
-/// The gateway is going down.
+/// The gateway is shutting down.
 pub(crate) const SHUTTING_DOWN: i64 = -31002;
-/// Too many calls or sessions at once.
+/// Too many calls or sessions are open at once.
 pub(crate) const OVERLOADED: i64 = -31003;
 
 /// An answer with a result.
@@ -49,7 +50,7 @@ pub(crate) fn error(id: Option<&Id>, error: &RpcError) -> Bytes {
         .into()
 }
 
-/// A request of our own.
+/// A request of the gateway itself.
 pub(crate) fn request(id: &Id, method: &str, params: &[u8]) -> Bytes {
     let method = quoted(method);
     let head =
@@ -58,7 +59,7 @@ pub(crate) fn request(id: &Id, method: &str, params: &[u8]) -> Bytes {
     [&head, br#","params":"#.as_slice(), params, b"}"].concat().into()
 }
 
-/// A notification of our own.
+/// A notification of the gateway itself.
 pub(crate) fn notification(method: &str, params: Option<&[u8]>) -> Bytes {
     let method = quoted(method);
     match params {
@@ -71,15 +72,15 @@ pub(crate) fn notification(method: &str, params: Option<&[u8]>) -> Bytes {
     }
 }
 
-/// A JSON-RPC error that we answer with.
+/// A JSON-RPC error that the gateway answers with.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct RpcError {
-    /// The code.
+    /// The JSON-RPC error code.
     pub code: i64,
-    /// What happened and what to do next.
+    /// The failure and the next step, in words.
     pub message: String,
-    /// More, for programs.
+    /// Details for programs.
     pub data: Option<Value>,
 }
 

@@ -1,4 +1,5 @@
-//! The content of a tool's result: its blocks, and their texts.
+//! Decides which parts of a tool result count as its content: its blocks, their texts, and the text
+//! of an error.
 
 use std::borrow::Cow;
 
@@ -7,26 +8,27 @@ use serde_json::json;
 
 use super::{Message, MessageKind, scan};
 
-/// The blocks of an answer, each as it is.
+/// The content blocks of an answer, each as its bytes.
 pub(crate) fn blocks(answer: &Message) -> impl Iterator<Item = &[u8]> {
     let list =
         answer.field("content").map(|list| scan::elements(answer.raw(), list)).unwrap_or_default();
     list.into_iter().map(|block| block.of(answer.raw()))
 }
 
-/// The text of a block, if it is one of text.
+/// The text of a block; `None` if the block is not a text block.
 pub(crate) fn text(block: &[u8]) -> Option<Cow<'_, str>> {
     let whole = scan::Span { start: 0, end: block.len() };
     let field = scan::members(block, whole).into_iter().find(|field| field.is(block, "text"))?;
     scan::text(field.value.of(block))
 }
 
-/// A block of text.
+/// A text block.
 pub(crate) fn text_block(text: &str) -> Vec<u8> {
     json!({"type": "text", "text": text}).to_string().into_bytes()
 }
 
-/// What is looked at to find an error that a tool did not mark.
+/// The content in which the library looks for an error that the tool did not mark, at most
+/// `LOOKED_AT` bytes of text.
 pub(crate) fn looked_at(answer: &Message) -> Content {
     let mut text = String::new();
     for block in blocks(answer).filter(|block| block.len() <= LOOKED_AT).filter_map(self::text) {
@@ -40,7 +42,7 @@ pub(crate) fn looked_at(answer: &Message) -> Content {
     Content { text, structured: structured.and_then(|json| serde_json::from_slice(json).ok()) }
 }
 
-/// The text of an answer that is an error: the protocol's, or one that the tool itself marked.
+/// The text of an error answer: a JSON-RPC error, or a result that the tool marked with `isError`.
 pub(crate) fn error_text(answer: &Message) -> Option<String> {
     if answer.kind() == MessageKind::Error {
         return Some(answer.field_text("message").unwrap_or_default().into_owned());

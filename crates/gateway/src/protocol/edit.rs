@@ -1,5 +1,5 @@
-//! How a message is changed: pieces are cut out of the bytes and others put in, the rest stays as
-//! it was.
+//! Decides how a message is changed: spans of its bytes are replaced, and all other bytes stay as
+//! they were.
 
 use std::borrow::Cow;
 
@@ -22,8 +22,8 @@ pub(crate) fn splice(raw: &[u8], cuts: &mut [(Span, &[u8])]) -> Bytes {
     out.freeze()
 }
 
-/// A message on one line: line breaks can only be white space between JSON tokens, so they become
-/// spaces.
+/// A message on one line. A line break in valid JSON can only be white space between tokens, so a
+/// space can take its place.
 pub(crate) fn one_line(raw: &Bytes) -> Bytes {
     if !raw.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
         return raw.clone();
@@ -34,15 +34,15 @@ pub(crate) fn one_line(raw: &Bytes) -> Bytes {
 /// A key with its quotes, and a value.
 type EditedMember<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
-/// An object whose members can be set and removed; what is not touched keeps its text and its
-/// place.
+/// A JSON object whose members can be set and removed. Other members keep their text and their
+/// position.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JsonObject<'a> {
     members: Vec<EditedMember<'a>>,
 }
 
 impl<'a> JsonObject<'a> {
-    /// The members of an object's text; none if it is no object.
+    /// The members of an object's text; none if the text is not an object.
     pub(crate) fn of(json: &'a [u8]) -> Self {
         let fields = scan::members(json, Span { start: 0, end: json.len() });
         let member = |field: &scan::ScannedMember| {
@@ -55,12 +55,12 @@ impl<'a> JsonObject<'a> {
         self.members.iter().position(|(key, _)| scan::text(key).is_some_and(|key| key == name))
     }
 
-    /// The text of a member.
+    /// The JSON text of a member.
     pub(crate) fn get(&self, name: &str) -> Option<&[u8]> {
         self.place(name).map(|place| self.members[place].1.as_ref())
     }
 
-    /// Sets a member where it stands, or adds it at the end.
+    /// Sets a member at its position, or adds it at the end.
     pub(crate) fn set(&mut self, name: &str, json: impl Into<Vec<u8>>) -> &mut Self {
         let json = Cow::Owned(json.into());
         match self.place(name) {
@@ -70,7 +70,7 @@ impl<'a> JsonObject<'a> {
         self
     }
 
-    /// Sets a member unless it is there.
+    /// Sets a member only if the object does not have it.
     pub(crate) fn set_default(&mut self, name: &str, json: impl Into<Vec<u8>>) -> &mut Self {
         if self.place(name).is_none() {
             self.set(name, json);
@@ -78,13 +78,13 @@ impl<'a> JsonObject<'a> {
         self
     }
 
-    /// Takes a member out.
+    /// Removes a member.
     pub(crate) fn remove(&mut self, name: &str) -> &mut Self {
         self.members.retain(|(key, _)| scan::text(key).is_none_or(|key| key != name));
         self
     }
 
-    /// Changes a member that is itself an object, made if it is not there.
+    /// Changes a member that is itself an object; creates the member if it is missing.
     pub(crate) fn change(
         &mut self,
         name: &str,
@@ -97,17 +97,17 @@ impl<'a> JsonObject<'a> {
         self.set(name, after)
     }
 
-    /// Whether it has no members.
+    /// Whether the object has no members.
     pub(crate) fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// The names of its members, in their order.
+    /// The names of the members, in order.
     pub(crate) fn names(&self) -> impl Iterator<Item = Cow<'_, str>> {
         self.members.iter().filter_map(|(key, _)| scan::text(key))
     }
 
-    /// Its text.
+    /// The JSON text of the object.
     pub(crate) fn json(&self) -> Vec<u8> {
         let size: usize = self.members.iter().map(|(key, value)| key.len() + value.len() + 2).sum();
         let mut out = Vec::with_capacity(size + 2);
@@ -130,7 +130,7 @@ pub(crate) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// An array of texts.
+/// A JSON array of items that are JSON texts already.
 pub(crate) fn array<'a>(items: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut out = vec![b'['];
     for (place, item) in items.into_iter().enumerate() {

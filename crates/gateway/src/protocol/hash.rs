@@ -1,4 +1,5 @@
-//! Names that are the same for the same parts, in every process.
+//! Decides the hashed names of servers, clients and their files: the same parts give the same name
+//! in every process.
 
 use std::hash::Hasher;
 
@@ -6,8 +7,10 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 
 /// A name for a server and a kind of client: the same parts give the same name.
 pub(crate) fn key(parts: &[&[u8]]) -> String {
+    // The keys are fixed, because the next process must find the files of this one.
     let mut hasher = SipHasher13::new_with_keys(0x05ea_3a11, 0x05ea_3a11);
     for part in parts {
+        // The length separates the parts: ("ab", "c") and ("a", "bc") get different names.
         hasher.write_usize(part.len());
         hasher.write(part);
     }

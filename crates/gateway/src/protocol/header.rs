@@ -1,5 +1,5 @@
-//! Values of a message as HTTP headers: plain where that is safe, in Base64 between marks where it
-//! is not.
+//! Decides how values of a message are written as HTTP headers: as plain text where that is safe,
+//! else as Base64 between `=?base64?` and `?=`.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,18 +11,19 @@ pub(crate) const VERSION: &str = "mcp-protocol-version";
 pub(crate) const METHOD: &str = "mcp-method";
 /// `params.name`, `uri` or `taskId`, mirrored from the body.
 pub(crate) const NAME: &str = "mcp-name";
-/// The session of the legacy era.
+/// The session id of the legacy era.
 pub(crate) const SESSION: &str = "mcp-session-id";
-/// Where a broken stream is taken up again.
+/// The last event that the client read of a broken stream, from which the stream continues.
 pub(crate) const LAST_EVENT: &str = "last-event-id";
-/// Arguments, mirrored from the body.
+/// Prefix for arguments, mirrored from the body.
 pub(crate) const PARAM_PREFIX: &str = "mcp-param-";
 
 const OPEN: &str = "=?base64?";
 const CLOSE: &str = "?=";
 
-/// A text as the value of a header.
+/// Encodes a text as a header value.
 pub(crate) fn encode(text: &str) -> HeaderValue {
+    // A plain text that looks encoded is encoded too, or the reader would decode it.
     let safe = text.bytes().all(|byte| matches!(byte, 0x20..=0x7e))
         && text.trim() == text
         && !is_marked(text);
@@ -31,7 +32,7 @@ pub(crate) fn encode(text: &str) -> HeaderValue {
     value.unwrap_or(HeaderValue::from_static(""))
 }
 
-/// The text that a header's value stands for; `None` if it is not one.
+/// Decodes a header value; `None` if it is not valid.
 pub(crate) fn decode(value: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(value).ok()?;
     if !is_marked(text) {

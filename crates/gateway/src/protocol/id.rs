@@ -1,18 +1,18 @@
-//! The id of a request, kept as it was written: `1` and `"1"` are two ids, and each goes back as it
-//! came.
+//! Decides which ids a request may have. An id is kept as its text: `1` and `"1"` are two ids, and
+//! each goes back as it came.
 
 use bytes::Bytes;
 
 use super::limits;
 use super::scan::Reject;
 
-/// A JSON string or integer, as text.
+/// A JSON string or integer, as its text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Id(Bytes);
 
 impl Id {
-    /// Takes the text of an id, if it may be one: a string that is not too long, or an integer of
-    /// 64 bits.
+    /// Accepts the JSON text of an id: a string of at most `ID_BYTES` bytes, or an integer of 64
+    /// bits.
     pub fn new(json: Bytes) -> Result<Self, Reject> {
         let fits = match json.first() {
             Some(b'"') => json.len() <= limits::ID_BYTES + 2,
@@ -21,22 +21,23 @@ impl Id {
         if fits { Ok(Self(json)) } else { Err(Reject::Id) }
     }
 
-    /// An id of our own.
+    /// An id that the gateway gives to its own requests.
     pub fn number(number: u64) -> Self {
         Self(Bytes::from(number.to_string()))
     }
 
-    /// The same id, on its own: one that is kept does not keep the message it came in.
+    /// A copy of the id that does not share the message's buffer, so that a kept id does not keep
+    /// its whole message in memory.
     pub fn detached(&self) -> Self {
         Self(Bytes::copy_from_slice(&self.0))
     }
 
-    /// Its JSON text.
+    /// The JSON text of the id.
     pub fn json(&self) -> &Bytes {
         &self.0
     }
 
-    /// The number, if it is one of ours.
+    /// The number, if the id is an unsigned integer, as the ids of the gateway's own requests are.
     pub fn as_number(&self) -> Option<u64> {
         std::str::from_utf8(&self.0).ok()?.parse().ok()
     }

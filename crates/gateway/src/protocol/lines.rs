@@ -1,5 +1,5 @@
-//! Messages on a pipe: one per line, none longer than the limit, and a line too long costs itself
-//! only.
+//! Decides how messages are read from a pipe: one per line, none longer than the limit. A line that
+//! is too long is dropped alone; the lines after it are read.
 
 use std::io;
 
@@ -9,13 +9,13 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use super::limits;
 use super::outline::{Outline, Outliner};
 
-/// What came down the pipe.
+/// A line from the pipe.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PipeLine {
-    /// A whole line, without its end.
+    /// A whole line, without its line end.
     Whole(Bytes),
-    /// A line over the limit, which was thrown away. Said once: when the limit is passed, or at the
-    /// end of the line if its outline is wanted and may hold something.
+    /// A line over the limit, which was dropped. Reported once: as soon as the limit is passed, or,
+    /// for an outlined reader, at the end of the line or when its outline is hopeless.
     TooLong(Outline),
 }
 
@@ -25,27 +25,28 @@ pub(crate) struct LineReader<R> {
     from: R,
     limit: usize,
     buffer: BytesMut,
-    /// How much of the buffer was looked at and holds no line end.
+    /// How much of the buffer was searched and holds no line end.
     seen: usize,
     skipping: bool,
     is_outlined: bool,
-    /// Looks at the line that is thrown away, until that is said.
+    /// Scans the line that is being dropped, until that line is reported.
     outliner: Option<Outliner>,
 }
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
-    /// Lines of at most `limit` bytes.
+    /// A reader for lines of at most `limit` bytes.
     pub(crate) fn new(from: R, limit: usize) -> Self {
         let (buffer, outliner) = (BytesMut::new(), None);
         Self { from, limit, buffer, seen: 0, skipping: false, is_outlined: false, outliner }
     }
 
-    /// The same, where whoever wrote a line that is too long waits for an answer to it.
+    /// The same, for a peer that waits for an answer to a line that is too long: the outline finds
+    /// its id.
     pub(crate) fn outlined(from: R, limit: usize) -> Self {
         Self { is_outlined: true, ..Self::new(from, limit) }
     }
 
-    /// The next line; `None` at the end. Safe to drop while it waits: nothing read is lost.
+    /// The next line; `None` at the end. Cancel safe: bytes that were read stay in the buffer.
     pub(crate) async fn next(&mut self) -> io::Result<Option<PipeLine>> {
         loop {
             if let Some(end) = memchr::memchr(b'\n', &self.buffer[self.seen..]) {
@@ -74,6 +75,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                     return Ok(Some(PipeLine::TooLong(outline)));
                 }
             }
+            // The only await of the loop, and `read_buf` is cancel safe: a dropped future loses no
+            // bytes.
             self.buffer.reserve(16 << 10);
             if self.from.read_buf(&mut self.buffer).await? == 0 {
                 let rest = self.buffer.split().freeze();
@@ -86,8 +89,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
-    /// What is said of a line that is thrown away, when it is time: `part` of it comes next, which
-    /// may be its last.
+    /// Feeds the next `part` of a dropped line to its outline. Returns the outline when the line is
+    /// to be reported.
     fn outline(&mut self, part: &[u8], is_last: bool) -> Option<Outline> {
         let outliner = self.outliner.as_mut()?;
         if self.is_outlined {
@@ -97,8 +100,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         self.outliner.take_if(|_| is_time).map(Outliner::finish)
     }
 
-    /// Takes a line of so many bytes out of the buffer, and its end. A large one takes the buffer
-    /// along.
+    /// Takes a line of `length` bytes and its line end out of the buffer. A long line takes the
+    /// buffer itself, and the rest is copied to a new one.
     fn take(&mut self, length: usize) -> Bytes {
         if length <= limits::COPIED {
             return self.buffer.split_to(length + 1).freeze().slice(..length);
@@ -110,8 +113,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     }
 }
 
-/// Bytes in a buffer that is no larger than they are: a message may be kept, and is counted by its
-/// length.
+/// The bytes in a buffer of exactly their size: a message may be kept, and its memory is counted by
+/// its length.
 pub(crate) fn fitted(bytes: impl Into<Vec<u8>>) -> Bytes {
     let mut bytes = bytes.into();
     bytes.shrink_to_fit();

@@ -1,5 +1,5 @@
-//! What a message is: request, notification, result or error, and where the parts are that
-//! decisions need.
+//! Decides whether bytes are a request, a notification, a result or an error, and finds the parts
+//! of a message that the gateway's decisions need.
 
 use std::borrow::Cow;
 
@@ -8,41 +8,42 @@ use bytes::Bytes;
 use super::scan::{self, Reject, ScannedMember, Span};
 use super::{Id, limits};
 
-/// The four things a message can be.
+/// The four kinds of JSON-RPC messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageKind {
-    /// Asks for an answer.
+    /// Expects an answer.
     Request,
-    /// Asks for nothing.
+    /// Expects no answer.
     Notification,
-    /// Answers with a result.
+    /// Answers a request with a result.
     Result,
-    /// Answers with an error.
+    /// Answers a request with an error.
     Error,
 }
 
-/// What an envelope can hold that means something.
+/// The members of an envelope that have a meaning in JSON-RPC.
 const PARTS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 
-/// One JSON-RPC message: the bytes as they came, and what was found in them.
+/// One JSON-RPC message: its bytes as they came, and the spans found in them.
 #[derive(Clone, Debug)]
 pub struct Message {
     raw: Bytes,
     kind: MessageKind,
     id: Option<(Id, Span)>,
     method: Option<Bytes>,
-    /// `params`, `result` or `error`.
+    /// The span of `params`, `result` or `error`.
     body: Option<Span>,
     fields: Vec<ScannedMember>,
-    /// The members of its `_meta`.
+    /// The members of the `_meta` in `params` or `result`.
     meta: Vec<ScannedMember>,
 }
 
 impl Message {
-    /// Reads one message, or says why it is none. Every reader of the gateway comes through here.
+    /// Parses one message, or says why the bytes are not a message. Every message that the gateway
+    /// reads comes through here.
     ///
-    /// What is kept of it keeps nothing else: a few bytes cut from a buffer would hold all of the
-    /// buffer.
+    /// A small message is copied out of its buffer: a slice of a few bytes would keep the whole
+    /// buffer in memory.
     pub fn parse(raw: Bytes) -> Result<Self, Reject> {
         let raw = if raw.len() <= limits::COPIED { Bytes::copy_from_slice(&raw) } else { raw };
         let (envelope, inner) = scan::object(&raw)?;
@@ -75,6 +76,8 @@ impl Message {
             _ => return Err(Reject::Shape("it is a request and an answer at once")),
         };
         let method = name.map(|span| method(&raw, span)).transpose()?;
+        // `inner` has the members of every object in the envelope; only those within the body are
+        // the body's. It is `None` if they were too many: then the body is scanned on its own.
         let fields = match (inner, body) {
             (Some(mut inner), Some(body)) => {
                 inner.retain(|field| body.start < field.key.start && field.key.end < body.end);
@@ -92,34 +95,36 @@ impl Message {
         Ok(Self { kind, id, method, body, fields, meta, raw })
     }
 
-    /// How much memory it takes, with what the allocator and a place in a table add.
+    /// The memory that the message takes, including the allocator's overhead and its entry in a
+    /// table.
     pub fn weight(&self) -> usize {
         const AROUND: usize = 128;
         let fields = self.fields.capacity() + self.meta.capacity();
         self.raw.len() + fields * size_of::<ScannedMember>() + size_of::<Self>() + AROUND
     }
 
-    /// The bytes.
+    /// The bytes of the message.
     pub fn raw(&self) -> &Bytes {
         &self.raw
     }
 
-    /// The bytes alone, so that nobody else holds them.
+    /// The bytes of the message, without its id, which shares their buffer: the caller may become
+    /// their only holder.
     pub fn into_raw(self) -> Bytes {
         self.raw
     }
 
-    /// What it is.
+    /// The kind of the message.
     pub fn kind(&self) -> MessageKind {
         self.kind
     }
 
-    /// Its id; a notification has none, and an error may have none.
+    /// The id. A notification has none, and an error may have none.
     pub fn id(&self) -> Option<&Id> {
         self.id.as_ref().map(|(id, _)| id)
     }
 
-    /// Where its id is.
+    /// The span of the id.
     pub fn id_span(&self) -> Option<Span> {
         self.id.as_ref().map(|(_, span)| *span)
     }
@@ -132,48 +137,48 @@ impl Message {
             .unwrap_or_default()
     }
 
-    /// Where `params`, `result` or `error` is.
+    /// The span of `params`, `result` or `error`.
     pub fn body(&self) -> Option<Span> {
         self.body
     }
 
-    /// The text of `params`, `result` or `error`.
+    /// The JSON text of `params`, `result` or `error`.
     pub fn body_json(&self) -> &[u8] {
         self.body.map(|span| span.of(&self.raw)).unwrap_or_default()
     }
 
-    /// Where a member of `params`, `result` or `error` is.
+    /// The span of a member of `params`, `result` or `error`.
     pub fn field(&self, name: &str) -> Option<Span> {
         self.fields.iter().find(|field| field.is(&self.raw, name)).map(|field| field.value)
     }
 
-    /// The JSON text of such a member.
+    /// The JSON text of a member of `params`, `result` or `error`.
     pub fn field_json(&self, name: &str) -> Option<&[u8]> {
         self.field(name).map(|span| span.of(&self.raw))
     }
 
-    /// The string that such a member is.
+    /// The string value of a member of `params`, `result` or `error`.
     pub fn field_text(&self, name: &str) -> Option<Cow<'_, str>> {
         self.field_json(name).and_then(scan::text)
     }
 
-    /// Where `name` is in the `_meta` of `params` or `result`.
+    /// The span of `name` in the `_meta` of `params` or `result`.
     pub fn meta(&self, name: &str) -> Option<Span> {
         self.meta.iter().find(|field| field.is(&self.raw, name)).map(|field| field.value)
     }
 
-    /// The JSON text of it.
+    /// The JSON text of `name` in that `_meta`.
     pub fn meta_json(&self, name: &str) -> Option<&[u8]> {
         self.meta(name).map(|span| span.of(&self.raw))
     }
 
-    /// The bytes under a span, sharing the buffer.
+    /// The bytes of a span, sharing the message's buffer.
     pub fn slice(&self, span: Span) -> Bytes {
         self.raw.slice(span.start..span.end)
     }
 }
 
-/// The method as plain text; most need no copy, some encoders escape the slash.
+/// The method as plain text. Most methods need no copy; some encoders escape the slash.
 fn method(raw: &Bytes, span: Span) -> Result<Bytes, Reject> {
     match scan::text(span.of(raw)) {
         Some(Cow::Borrowed(_)) => Ok(raw.slice(span.start + 1..span.end - 1)),
@@ -182,8 +187,8 @@ fn method(raw: &Bytes, span: Span) -> Result<Bytes, Reject> {
     }
 }
 
-/// Keys that policy reads may stand once only: in `params` and in its `_meta`, whose members are
-/// given.
+/// Refuses repeated keys in `params` and in its `_meta`, because policy reads both; returns the
+/// members of `_meta`.
 fn params_are_sound(
     raw: &Bytes,
     params: Option<Span>,

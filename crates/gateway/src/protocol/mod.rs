@@ -1,10 +1,10 @@
-//! The wire: JSON-RPC messages as the bytes they came in, read once, changed by splicing, never
-//! rebuilt.
+//! Decides how JSON-RPC messages are handled on the wire: kept as the bytes they came in, scanned
+//! once, changed by splicing, never rebuilt.
 //!
-//! `limits` says how much is too much, `budget` how much of it at once; `scan` finds the parts,
-//! `message` knows what they mean, `outline` tells what it can of what is no message; `edit`
-//! changes them, `build` writes the few messages that are our own; `lines` and `sse` frame them;
-//! `header` mirrors them into HTTP.
+//! `limits` holds the size and time limits, `budget` the memory shared by all clients. `scan` finds
+//! the parts of a message, `message` gives them their meaning, and `outline` finds the id of input
+//! that is not a valid message. `edit` changes messages, `build` writes the few messages of the
+//! gateway itself, `lines` and `sse` frame them, and `header` mirrors them into HTTP headers.
 
 pub(crate) mod arguments;
 pub(crate) mod budget;

@@ -1,14 +1,14 @@
-//! The words of the protocol that decisions hang on, and its revisions.
+//! Decides which names of the protocol the gateway knows: `_meta` keys, revisions and eras.
 
-/// `_meta`: the revision a modern request is made in.
+/// `_meta`: the revision of a modern request.
 pub(crate) const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-/// `_meta`: what a modern client can do.
+/// `_meta`: the capabilities of a modern client.
 pub(crate) const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-/// `_meta`: who a modern client is.
+/// `_meta`: name and version of a modern client.
 pub(crate) const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
-/// `_meta`: who the server is.
+/// `_meta`: name and version of the server.
 pub(crate) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
-/// `_meta`: the log level a modern request asks for.
+/// `_meta`: the log level that a modern request asks for.
 pub(crate) const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 /// `_meta`: the listen request that a message belongs to.
 pub(crate) const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
@@ -18,11 +18,12 @@ pub(crate) const MODERN: &str = "2026-07-28";
 /// The revisions of the legacy era, newest first.
 pub(crate) const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
-/// How a peer speaks: with handshake and session, or with everything in each request.
+/// How a peer speaks: with handshake and session (legacy), or with everything in each request
+/// (modern).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Era {
-    /// 2024-11-05 to 2025-11-25.
+    /// Revisions 2024-11-05 to 2025-11-25.
     Legacy,
-    /// 2026-07-28.
+    /// Revision 2026-07-28.
     Modern,
 }

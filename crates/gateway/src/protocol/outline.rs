@@ -1,41 +1,41 @@
-//! What can be told of a message that is not kept, or is no message: whose answer is waited for,
-//! and for which tool.
+//! Decides which request a message belongs to that is too large to be kept or is broken: finds its
+//! id, its method and its tool.
 //!
-//! A message that is too large must still be refused under its own id: a client that is answered
-//! under no id waits for ever. Clients write the id last, so the whole message passes by here,
-//! piece by piece, in bounded memory. Nothing is checked on the way; `scan` alone says what is
-//! valid.
+//! A message that is too large must still be refused under its own id: a client that gets an answer
+//! without an id waits for ever. Clients write the id last, so the whole message is read here,
+//! piece by piece, in bounded memory. The outline validates nothing; only `scan` decides whether a
+//! message is valid.
 
 use bytes::Bytes;
 
 use super::names::{MODERN, PROTOCOL_VERSION};
 use super::{Id, limits, scan};
 
-/// The longest key or value that is looked at, with its quotes; what is longer is none that is
-/// looked for.
+/// The longest key or value that is kept while scanning, with its quotes. The outline needs no
+/// longer one.
 const TOKEN: usize = 4 * limits::LABEL + 2;
 
-/// What was found of a message.
+/// The parts that were found of a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outline {
-    /// The id, if there is exactly one that can be one.
+    /// The id, if the message has exactly one and it is valid.
     pub id: Option<Id>,
-    /// The method, if there is exactly one.
+    /// The method, if the message has exactly one.
     pub method: Option<String>,
     /// `params.name`: the tool of a call.
     pub name: Option<String>,
-    /// Whether it is the answer to a question, and no request.
+    /// Whether the message is the answer to a server's question, and not a request.
     pub is_answer: bool,
-    /// Whether the request says that it is made in the modern revision.
+    /// Whether the request names the modern revision.
     pub is_modern: bool,
-    /// How many bytes passed by.
+    /// The size of the message in bytes.
     pub bytes: usize,
-    /// Whether it is one object from its beginning to its end.
+    /// Whether the message is exactly one JSON object, from its beginning to its end.
     pub is_whole: bool,
 }
 
 impl Outline {
-    /// The outline of bytes that are there as a whole.
+    /// The outline of a message that is in memory as a whole.
     pub(crate) fn of(bytes: &[u8]) -> Self {
         let mut outliner = Outliner::default();
         outliner.feed(bytes);
@@ -43,7 +43,7 @@ impl Outline {
     }
 }
 
-/// An object that something is looked for in. Each stands directly in the one before it.
+/// An object of which the outline reads members. Each object stands directly in the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OutlinePlace {
     Envelope,
@@ -51,7 +51,7 @@ enum OutlinePlace {
     Meta,
 }
 
-/// What the value is that comes next.
+/// The meaning of the key that was read last, and so of the next value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum OutlineKey {
     #[default]
@@ -75,17 +75,16 @@ enum OutlineState {
     Word,
 }
 
-/// Finds the outline of a message that passes by.
+/// Finds the outline of a message that is fed piece by piece.
 #[derive(Debug, Default)]
 pub(crate) struct Outliner {
     at: OutlineState,
     depth: usize,
-    /// The objects that are open and matter, outermost first. What happens deeper than these is
-    /// skipped.
+    /// The open objects of which members are read, outermost first. Deeper values are skipped.
     open: Vec<OutlinePlace>,
     awaits_key: bool,
     key: OutlineKey,
-    /// The key or value that is being read, if it is one that matters.
+    /// The key or value that is being read, if the outline needs it.
     token: Option<Vec<u8>>,
     has_begun: bool,
     is_closed: bool,
@@ -98,13 +97,13 @@ pub(crate) struct Outliner {
     bytes: usize,
 }
 
-/// A value that was looked for.
+/// A value of the outline.
 #[derive(Debug, Default)]
 enum OutlinedValue {
     #[default]
     Not,
     Once(Vec<u8>),
-    /// Several, or one that cannot be read.
+    /// Found several times, or once and unreadable.
     Unclear,
 }
 
@@ -125,7 +124,8 @@ impl OutlinedValue {
 
     fn id(self) -> Option<Id> {
         let Self::Once(token) = self else { return None };
-        // What is written back must be JSON, whatever it came in.
+        // The id is written back into an answer, so it must be valid JSON even if the message is
+        // not.
         let is_json = serde_json::from_slice::<i64>(&token).is_ok()
             || serde_json::from_slice::<String>(&token).is_ok();
         Id::new(Bytes::from(token)).ok().filter(|_| is_json)
@@ -133,13 +133,14 @@ impl OutlinedValue {
 }
 
 impl Outliner {
-    /// The next piece of the message.
+    /// Takes the next piece of the message.
     pub(crate) fn feed(&mut self, mut piece: &[u8]) {
         self.bytes += piece.len();
         while let Some((byte, rest)) = piece.split_first() {
             piece = match self.at {
                 OutlineState::Text { is_escaped: false } if self.token.is_none() => {
-                    // Most of what is large is text that nobody looks at.
+                    // Most of a large message is text that the outline does not need, so `memchr`
+                    // skips it.
                     let end = memchr::memchr2(b'"', b'\\', piece).unwrap_or(piece.len());
                     let (_, end) = piece.split_at(end);
                     let Some((byte, rest)) = end.split_first() else { return };
@@ -158,12 +159,12 @@ impl Outliner {
         }
     }
 
-    /// Whether this is no object, so that nothing will be found in the rest of it.
+    /// Whether the message is not an object, so that the rest of it cannot hold an id.
     pub(crate) fn is_hopeless(&self) -> bool {
         self.is_broken
     }
 
-    /// What was found.
+    /// The outline of everything that was fed.
     pub(crate) fn finish(self) -> Outline {
         let is_modern = self.version.text().as_deref() == Some(MODERN);
         Outline {
@@ -177,8 +178,10 @@ impl Outliner {
         }
     }
 
-    /// Whether the innermost object is one that matters.
+    /// The innermost open object, if the outline reads its members.
     fn here(&self) -> Option<OutlinePlace> {
+        // `open` holds a prefix of the open objects. If it is shorter than `depth`, the innermost
+        // one is not in it.
         self.open.last().copied().filter(|_| self.open.len() == self.depth)
     }
 
@@ -238,7 +241,7 @@ impl Outliner {
         }
     }
 
-    /// A text or a word is over.
+    /// A string or a word has ended: notes it as a key or as a value.
     fn ended(&mut self) {
         let Some(place) = self.here() else { return };
         let token = self.token.take();
@@ -273,6 +276,7 @@ impl Outliner {
             (Some(OutlinePlace::Params), OutlineKey::Meta) if !self.awaits_key => {
                 Some(OutlinePlace::Meta)
             }
+            // An object or array where a plain value is expected makes that value unclear.
             (Some(_), _) => {
                 self.value(None);
                 None
@@ -413,7 +417,7 @@ mod tests {
     }
 
     proptest! {
-        /// What a whole reader would find is found in pieces, wherever they are cut.
+        /// Feeding a message in pieces, cut anywhere, finds the same as reading it whole.
         #[test]
         fn pieces_give_what_the_whole_gives(id in any::<i64>(), arguments in value(), extra in value(), cut in 1usize..40) {
             let message = json!({"a": extra, "method": "tools/call",
@@ -428,7 +432,7 @@ mod tests {
             prop_assert_eq!(outline.bytes, text.len());
         }
 
-        /// Whatever comes, it ends and holds little.
+        /// Any input is read to its end, in bounded memory.
         #[test]
         fn nothing_breaks_it(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
             Outline::of(&bytes);

@@ -1,5 +1,5 @@
-//! What is written to a client: a text in two pieces, so that a large answer is not copied for the
-//! sake of its id.
+//! Decides how a text for a client is held: in two pieces, so that a large answer is not copied
+//! just to change its id.
 
 use bytes::buf::Chain;
 use bytes::{Buf as _, Bytes};
@@ -9,7 +9,7 @@ use super::edit::{one_line, splice};
 use super::limits;
 use super::scan::Span;
 
-/// One text, the second piece of which is mostly empty.
+/// One text in two pieces; the second piece is usually empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TwoPieces {
     head: Bytes,
@@ -17,8 +17,8 @@ pub(crate) struct TwoPieces {
 }
 
 impl TwoPieces {
-    /// Bytes with one span replaced. What is large is shared and not copied, unless the span lies
-    /// in the middle of it.
+    /// The bytes with one span replaced. A large text is shared and not copied, unless the span
+    /// lies in the middle of it.
     pub(crate) fn replaced(raw: &Bytes, span: Span, with: &[u8]) -> Self {
         let (before, after) = (raw.slice(..span.start), raw.slice(span.end..));
         if raw.len() > limits::COPIED && before.len() <= limits::COPIED {
@@ -30,7 +30,8 @@ impl TwoPieces {
         }
     }
 
-    /// The same, with something before it. What is large is not copied.
+    /// The same text with `before` in front. A large piece is not copied, unless a large first
+    /// piece is followed by a second.
     #[must_use]
     pub(crate) fn after(self, before: &str) -> Self {
         let before = before.as_bytes();
@@ -43,7 +44,7 @@ impl TwoPieces {
         }
     }
 
-    /// The same, holding a share for as long as anybody holds the larger piece.
+    /// The same text; the larger piece holds a budget share for as long as any clone of it lives.
     #[must_use]
     pub(crate) fn held(self, share: BudgetShare) -> Self {
         let Self { head, tail } = self;
@@ -54,17 +55,17 @@ impl TwoPieces {
         }
     }
 
-    /// How many bytes it has.
+    /// The number of bytes in both pieces.
     pub(crate) fn size(&self) -> usize {
         self.head.len() + self.tail.len()
     }
 
-    /// Its pieces, in their order.
+    /// The two pieces, in order.
     pub(crate) fn parts(&self) -> [&Bytes; 2] {
         [&self.head, &self.tail]
     }
 
-    /// All of it in one piece.
+    /// The text in one piece; copies it if it has two.
     pub(crate) fn whole(&self) -> Bytes {
         if self.tail.is_empty() {
             self.head.clone()
@@ -73,12 +74,12 @@ impl TwoPieces {
         }
     }
 
-    /// The same on one line.
+    /// The same text on one line.
     pub(crate) fn one_line(&self) -> Self {
         Self { head: one_line(&self.head), tail: one_line(&self.tail) }
     }
 
-    /// What a body is made of.
+    /// The text as a buffer for an HTTP body.
     pub(crate) fn into_buf(self) -> Chain<Bytes, Bytes> {
         self.head.chain(self.tail)
     }

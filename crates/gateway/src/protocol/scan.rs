@@ -1,16 +1,16 @@
-//! What is one JSON value and where its parts are: a single pass that checks syntax, depth and
-//! repeated keys.
+//! Decides whether bytes are one valid JSON value, and finds its parts: a single pass that checks
+//! syntax, depth and repeated keys.
 //!
-//! Messages are passed on as they came, so whoever judges them must see what the next reader will
-//! see. That is why keys may not repeat where decisions are made, and why there is one reader for
-//! all.
+//! The gateway passes messages on as they came, so it must read them exactly as the server or
+//! client will read them. That is why keys may not repeat where decisions are made, and why there
+//! is one scanner for all messages.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 
 use super::limits;
 
-/// Where something is in the bytes it was found in.
+/// A range of bytes within the text it was found in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The first byte.
@@ -20,7 +20,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// The bytes it names.
+    /// The bytes of the span.
     pub fn of<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         bytes.get(self.start..self.end).unwrap_or_default()
     }
@@ -44,7 +44,7 @@ impl ScannedMember {
     pub(crate) fn is(&self, bytes: &[u8], name: &str) -> bool {
         let key = self.key.of(bytes);
         let inner = key.get(1..key.len().saturating_sub(1)).unwrap_or_default();
-        // What is escaped is longer than what it stands for.
+        // An escaped text is longer than the text it stands for.
         let may_be_escaped = inner.len() > name.len() && inner.contains(&b'\\');
         inner == name.as_bytes() || (may_be_escaped && text(key).is_some_and(|key| key == name))
     }
@@ -62,10 +62,10 @@ pub enum Reject {
     /// Nested too deeply.
     #[error("nested deeper than {} levels", limits::DEPTH)]
     Depth,
-    /// An object without measure.
+    /// An object with more members than allowed.
     #[error("more than {} members in one object", limits::MEMBERS)]
     Members,
-    /// The same key twice where it matters.
+    /// A key that stands twice in an object whose keys must be unique.
     #[error("the key {0:?} stands twice in one object")]
     Repeated(String),
     /// An array of messages.
@@ -79,12 +79,12 @@ pub enum Reject {
     /// An id that is neither a short string nor a 64-bit integer.
     #[error("an id must be a string of at most {} bytes or a 64-bit integer", limits::ID_BYTES)]
     Id,
-    /// Larger than what is read.
+    /// Larger than the limit.
     #[error("larger than {0} bytes")]
     Size(usize),
 }
 
-/// The string that a JSON text is, if it is one.
+/// The string value of a JSON text; `None` if the text is not a string.
 pub(crate) fn text(json: &[u8]) -> Option<Cow<'_, str>> {
     match json {
         [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => {
@@ -95,29 +95,30 @@ pub(crate) fn text(json: &[u8]) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The members of a whole text that must be an object, and unless they are too many the members of
-/// its members.
+/// The members of a whole text that must be an object, and the members of its members, unless those
+/// are too many.
 pub(crate) fn object(
     json: &[u8],
 ) -> Result<(Vec<ScannedMember>, Option<Vec<ScannedMember>>), Reject> {
     let mut fields = Vec::with_capacity(6);
     let mut scanner = Scanner { inner: Some(Vec::new()), ..Scanner::new(json) };
     let scanned = scanner.whole(&mut fields);
-    // What is no JSON may not be text in the first place. JSON has nothing but ASCII outside of
-    // strings, so text that has nothing else in them is UTF-8, and needs no second look.
+    // Input that is not JSON may not even be UTF-8, which is the better error. Valid JSON has only
+    // ASCII outside of strings, so if its strings are ASCII too it is UTF-8 and needs no second
+    // pass.
     if scanner.is_wide || scanned.is_err() {
         std::str::from_utf8(json).map_err(|error| Reject::Utf8(error.valid_up_to()))?;
     }
     scanned.map(|()| (fields, scanner.inner))
 }
 
-/// The members of an object inside bytes that were scanned before; empty if it is no object, or one
-/// without measure.
+/// The members of an object inside bytes that were scanned before; empty if the value is not an
+/// object or has too many members.
 pub(crate) fn members(bytes: &[u8], span: Span) -> Vec<ScannedMember> {
     try_members(bytes, span).unwrap_or_default()
 }
 
-/// The same, for those who must not take an object without measure for an empty one.
+/// The same, for callers that must not take an object with too many members for an empty one.
 pub(crate) fn try_members(bytes: &[u8], span: Span) -> Result<Vec<ScannedMember>, Reject> {
     let inner = span.of(bytes);
     let mut fields = Vec::with_capacity(6);
@@ -133,7 +134,8 @@ pub(crate) fn try_members(bytes: &[u8], span: Span) -> Result<Vec<ScannedMember>
     Ok(fields)
 }
 
-/// The first elements of an array inside bytes that were scanned before; none if it is no array.
+/// The first elements of an array inside bytes that were scanned before; none if the value is not
+/// an array.
 pub(crate) fn elements(bytes: &[u8], span: Span) -> Vec<Span> {
     let inner = span.of(bytes);
     let mut found = Vec::new();
@@ -168,15 +170,16 @@ pub(crate) fn unique(bytes: &[u8], fields: &[ScannedMember]) -> Result<(), Rejec
     Ok(())
 }
 
-/// So many plain keys are compared faster with each other than by their hashes.
+/// Up to this many keys without escapes are compared faster with each other than by their hashes.
 const FEW: usize = 16;
 
 struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Where the members of the members of an object are noted.
+    /// The members of the members of the outermost object; `None` if they are not wanted or too
+    /// many.
     inner: Option<Vec<ScannedMember>>,
-    /// Whether there may be more than ASCII in a string.
+    /// Whether a string may contain more than ASCII.
     is_wide: bool,
 }
 
@@ -185,7 +188,7 @@ impl<'a> Scanner<'a> {
         Self { bytes, at: 0, inner: None, is_wide: false }
     }
 
-    /// A whole text that must be an object.
+    /// Scans a whole text that must be an object.
     fn whole(&mut self, fields: &mut Vec<ScannedMember>) -> Result<(), Reject> {
         self.space();
         let other = match self.peek() {
@@ -196,6 +199,7 @@ impl<'a> Scanner<'a> {
             Some(b'[') => Reject::Batch,
             _ => Reject::Shape("it is not an object"),
         };
+        // The value is scanned all the same: a syntax error is reported before the wrong shape.
         self.value(0)?;
         self.end()?;
         Err(other)
@@ -270,6 +274,8 @@ impl<'a> Scanner<'a> {
                     return Err(Reject::Members);
                 }
                 (Some(fields), _) => fields.push(field),
+                // Too many inner members are no error: the caller scans the one object that it
+                // needs.
                 (None, Some(inner)) if depth == 2 && inner.len() == limits::MEMBERS => {
                     self.inner = None
                 }
@@ -304,7 +310,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// After a member: whether the object or array is at its end.
+    /// After a member: whether the object or array ends here.
     fn last(&mut self, close: u8) -> Result<bool, Reject> {
         self.space();
         match self.peek() {
@@ -336,8 +342,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Skips what needs no thought inside a string: some words, for most strings end soon, then
-    /// whole blocks.
+    /// Skips the bytes of a string that have no special meaning: a few words first, because most
+    /// strings are short, then whole blocks.
     fn plain(&mut self) {
         const WORDS: usize = 4;
         loop {
@@ -346,6 +352,8 @@ impl<'a> Scanner<'a> {
                 let word = u64::from_le_bytes(word);
                 let found = specials(word);
                 self.is_wide |= word & HIGH != 0;
+                // Without a special byte `found` is 0 and has 64 trailing zeros, so all 8 bytes are
+                // skipped.
                 self.at += found.trailing_zeros() as usize / 8;
                 if found != 0 {
                     return;
@@ -361,8 +369,9 @@ impl<'a> Scanner<'a> {
         self.bytes.get(self.at..).and_then(|rest| rest.first_chunk()).copied()
     }
 
-    /// Whether nothing in a block needs thought. What is not ASCII does until there was some; as a
-    /// signed number it is below the control characters, so that one comparison finds both.
+    /// Whether a block has no byte with a special meaning. Until the first one is found, a byte
+    /// outside of ASCII counts as special, to set `is_wide`; as a signed number it is below the
+    /// control characters, so one comparison finds both.
     fn is_plain(&self, block: &[u8; 64]) -> bool {
         let ends = |byte: u8| (byte == b'"') | (byte == b'\\');
         let found = match self.is_wide {
@@ -374,7 +383,7 @@ impl<'a> Scanner<'a> {
         !found
     }
 
-    /// The same, where not even a word is left.
+    /// The same for the last bytes, fewer than a word.
     fn last_plain(&mut self) {
         while let Some(byte) = self.peek().filter(|byte| !matches!(byte, 0..0x20 | b'"' | b'\\')) {
             self.is_wide |= !byte.is_ascii();
@@ -438,10 +447,13 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// The top bit of the first byte that ends the plain part of a string, and perhaps of some after
-/// it.
+/// The top bit of the first byte that ends the plain part of a string, and perhaps of some bytes
+/// after it.
 fn specials(word: u64) -> u64 {
     const ONES: u64 = u64::MAX / 255;
+    // A byte below `limit` borrows and gets its top bit; `& !word` drops bytes that had it before.
+    // The borrow can also mark the byte above, so only the lowest mark is exact, and only that is
+    // used.
     let below = |word: u64, limit: u8| word.wrapping_sub(ONES * u64::from(limit)) & !word;
     let control = below(word, 0x20);
     let quote = below(word ^ (ONES * u64::from(b'"')), 1);

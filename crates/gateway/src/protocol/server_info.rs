@@ -1,23 +1,24 @@
-//! What a server says of itself in a handshake.
+//! Decides how a server's handshake is kept: the era and revision that were agreed on, and the
+//! server's own answer.
 
 use bytes::Bytes;
 
 use super::names::Era;
 use super::scan;
 
-/// What a handshake agreed on.
+/// The outcome of a handshake.
 #[derive(Clone, Debug)]
 pub struct ServerInfo {
-    /// How the server speaks.
+    /// The era that the server speaks.
     pub era: Era,
-    /// The revision.
+    /// The revision of the protocol.
     pub version: String,
     /// The server's own answer: the result of `initialize` or `server/discover`.
     pub result: Bytes,
 }
 
 impl ServerInfo {
-    /// A member of the server's answer.
+    /// The JSON text of a member of the server's answer.
     pub fn field(&self, name: &str) -> Option<Bytes> {
         let whole = scan::Span { start: 0, end: self.result.len() };
         let field = scan::members(&self.result, whole)
@@ -26,7 +27,7 @@ impl ServerInfo {
         Some(self.result.slice(field.value.start..field.value.end))
     }
 
-    /// Whether the server says that it can do `name`.
+    /// Whether the server declares the capability `name`.
     pub fn can(&self, name: &str) -> bool {
         self.field("capabilities").is_some_and(|capabilities| {
             let whole = scan::Span { start: 0, end: capabilities.len() };

@@ -1,5 +1,5 @@
-//! Messages as server-sent events: written one way, read in every way the standard allows, within
-//! limits.
+//! Decides how messages are framed as server-sent events: written in one form, read in every form
+//! that the standard allows, within limits.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::lines::fitted;
 use super::pieces::TwoPieces;
 use super::scan::Reject;
 
-/// One message as an event, with the id that a client can come back with.
+/// One message as an event, with the id from which a client can resume.
 pub(crate) fn event(id: Option<&str>, message: &TwoPieces) -> Bytes {
     let message = message.one_line();
     let [head, tail] = message.parts();
@@ -18,8 +18,8 @@ pub(crate) fn event(id: Option<&str>, message: &TwoPieces) -> Bytes {
     [id.as_bytes(), b"event: message\ndata: ", head, tail, b"\n\n"].concat().into()
 }
 
-/// The same for a message that is large and is not to be copied: all but the end of the event,
-/// which is [`END`].
+/// The same for a large message that must not be copied: everything but the end of the event, which
+/// is [`END`].
 pub(crate) fn large_event(id: Option<&str>, message: &TwoPieces) -> TwoPieces {
     let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
     message.one_line().after(&format!("{id}event: message\ndata: "))
@@ -28,36 +28,36 @@ pub(crate) fn large_event(id: Option<&str>, message: &TwoPieces) -> TwoPieces {
 /// The end of an event.
 pub(crate) const END: &[u8] = b"\n\n";
 
-/// The event that says nothing but where the stream begins, and how soon to come back when it
-/// breaks.
+/// The first event of a stream: carries no message, only the id at which the stream begins and how
+/// soon to reconnect when it breaks.
 pub(crate) fn priming(id: &str, retry: Duration) -> Bytes {
     format!("id: {id}\nretry: {}\ndata: \n\n", retry.as_millis()).into()
 }
 
-/// A sign of life.
+/// A keep-alive comment.
 pub(crate) const COMMENT: &[u8] = b": alive\n\n";
 
-/// What one event said.
+/// One event of a stream.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SseEvent {
-    /// Its type; `message` if nothing was said.
+    /// The type of the event; empty if none was given, which means `message`.
     pub event: String,
     /// The data; may be empty.
     pub data: Bytes,
-    /// The id to come back with.
+    /// The id to resume from.
     pub id: Option<String>,
-    /// How long to wait before coming back.
+    /// How long to wait before reconnecting.
     pub retry: Option<Duration>,
 }
 
 impl SseEvent {
-    /// Whether it carries a message; other types, and events without data, carry none.
+    /// Whether the event carries a message; other types, and events without data, carry none.
     pub(crate) fn is_message(&self) -> bool {
         !self.data.is_empty() && (self.event.is_empty() || self.event == "message")
     }
 }
 
-/// Reads events from pieces of a stream.
+/// Decodes events from pieces of a stream.
 #[derive(Debug)]
 pub(crate) struct SseDecoder {
     limit: usize,
@@ -71,7 +71,7 @@ pub(crate) struct SseDecoder {
 }
 
 impl SseDecoder {
-    /// Events of at most `limit` bytes of data.
+    /// A decoder for events of at most `limit` bytes of data.
     pub(crate) fn new(limit: usize) -> Self {
         let (buffer, current, data) = (BytesMut::new(), SseEvent::default(), Vec::new());
         Self { limit, buffer, seen: 0, current, data, has_data: false, touched: false, first: true }
@@ -98,9 +98,10 @@ impl SseDecoder {
         Ok(None)
     }
 
-    /// One line, whichever of the three ends it has. A `\r` at the end of a piece waits for what
-    /// follows.
+    /// One line, whichever of the three line ends it has.
     fn line(&mut self) -> Result<Option<Bytes>, Reject> {
+        // A byte order mark is skipped once. It may arrive in pieces, so the check waits for three
+        // bytes.
         if self.first && self.buffer.len() >= 3 {
             self.first = false;
             if self.buffer.starts_with(b"\xef\xbb\xbf") {
@@ -112,6 +113,7 @@ impl SseDecoder {
             memchr::memchr2(b'\n', b'\r', &self.buffer[self.seen..]).map(|end| self.seen + end)
         else {
             self.seen = self.buffer.len();
+            // A line of data is longer than its data: 16 bytes leave room for the field name.
             return if self.buffer.len() > self.limit + 16 {
                 Err(Reject::Size(self.limit))
             } else {
@@ -119,6 +121,8 @@ impl SseDecoder {
             };
         };
         let ending = match (self.buffer[end], self.buffer.get(end + 1)) {
+            // The `\n` of a `\r\n` may be in the next piece. Ending the line now would read that
+            // `\n` as an empty line, which ends the event.
             (b'\r', None) => {
                 self.seen = end;
                 return Ok(None);
@@ -150,6 +154,7 @@ impl SseDecoder {
                 }
                 self.data.extend_from_slice(value);
             }
+            // The standard has readers ignore an id that contains NUL.
             b"id" if !value.contains(&0) => self.current.id = Some(text()),
             b"event" => self.current.event = text(),
             b"retry" => self.current.retry = text().parse().ok().map(Duration::from_millis),

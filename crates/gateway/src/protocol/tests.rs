@@ -1,4 +1,4 @@
-//! The wire against serde_json as the oracle, and its own stricter rules one by one.
+//! Tests the wire format with serde_json as the oracle, and its own stricter rules one by one.
 
 use bytes::{Buf as _, Bytes};
 use proptest::prelude::*;
@@ -176,7 +176,7 @@ async fn a_line_too_long_is_read_to_its_end_for_the_sake_of_its_id() {
         )
     };
     let input = format!("{}\none\n{}\nxxxxxxxxxxxx\ntwo\n{}", call(1), call(2), call(3));
-    // Read in one go, and in pieces.
+    // The input is read in pieces of different sizes.
     for size in [1, 7, 4096] {
         let (mut near, pieces) = tokio::io::duplex(size);
         let input = input.clone();
@@ -286,8 +286,8 @@ fn json() -> impl Strategy<Value = String> {
 
 #[test]
 fn what_is_not_utf8_or_no_character_is_refused_wherever_it_stands() {
-    // Longer than the blocks in which strings are read, so that every byte of each of them has its
-    // turn.
+    // Longer than the blocks in which strings are scanned, so that the bad byte stands at every
+    // position of each.
     for length in [1, 7, 8, 31, 32, 33, 95, 96, 97, 200] {
         for place in 0..length {
             let mut text = vec![b'a'; length];
@@ -304,7 +304,7 @@ fn what_is_not_utf8_or_no_character_is_refused_wherever_it_stands() {
                 "a".repeat(length - place)
             );
             assert!(scan::object(wide.as_bytes()).is_ok(), "{wide}");
-            // A control character is found before and after what is not ASCII.
+            // A control character is found both before and after bytes outside of ASCII.
             let broken = format!("{{\"é\":\"{}\n{}\"}}", "a".repeat(place), "é".repeat(length));
             assert_eq!(
                 scan::object(broken.as_bytes()).err(),
@@ -313,19 +313,20 @@ fn what_is_not_utf8_or_no_character_is_refused_wherever_it_stands() {
             );
         }
     }
-    // Bytes that are neither text nor JSON are called what they are.
+    // Bytes that are not UTF-8 are reported as such, other bytes that are not JSON as a syntax
+    // error.
     assert_eq!(scan::object(b"{\"k\":\xff}").err(), Some(Reject::Utf8(5)));
     assert_eq!(scan::object(b"{\"k\":x}").err(), Some(Reject::Syntax(5)));
 }
 
-/// Small, about as large as what is copied, and larger.
+/// Small sizes, sizes around the copy limit, and a larger size.
 fn sizes() -> impl Strategy<Value = usize> {
     prop_oneof![0usize..40, limits::COPIED - 2..limits::COPIED + 2, Just(3 * limits::COPIED)]
 }
 
 proptest! {
-    /// Accepts what serde_json accepts, refuses what it refuses, for JSON with a byte changed at
-    /// random.
+    /// The scanner accepts and refuses the same texts as serde_json, for JSON with a byte changed
+    /// at random.
     #[test]
     fn the_scanner_agrees_with_serde_json(text in json(), place in any::<prop::sample::Index>(), byte in any::<Option<u8>>()) {
         let mut bytes = format!("{{\"a\":{text}}}").into_bytes();
@@ -352,7 +353,7 @@ proptest! {
         prop_assert_eq!(String::from_utf8(again).unwrap(), object);
     }
 
-    /// A text in pieces is what copying all of it gives, whichever of its parts are large.
+    /// A text in two pieces equals the text that splicing gives, whichever of its parts are large.
     #[test]
     fn replacing_one_span_is_splicing_it(before in sizes(), len in 0usize..30, after in sizes(), with in "[0-9]{0,12}") {
         let text = ["a".repeat(before), "b".repeat(len), "c\n".repeat(after / 2)].concat();

@@ -1,5 +1,5 @@
-//! Where the gateway's admin API is, and which token it takes: what the command line says, else
-//! what the gateway's own configuration says.
+//! Finds the address and token of a gateway's admin API: from the command line, else from the
+//! gateway's own configuration.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -9,9 +9,9 @@ use http::Uri;
 use crate::config;
 use crate::config::Secret;
 
-/// Where a gateway lets operators in, if nobody says where.
+/// The default address of the admin API.
 const DEFAULT: &str = "127.0.0.1:7333";
-/// The variable that holds the token.
+/// The environment variable that holds the token.
 const TOKEN: &str = "SEAWALL_ADMIN_TOKEN";
 
 /// The admin API of a gateway.
@@ -19,12 +19,12 @@ const TOKEN: &str = "SEAWALL_ADMIN_TOKEN";
 pub(crate) struct AdminAddress {
     /// `http://127.0.0.1:7333`, without a path.
     pub url: String,
-    /// What is shown there.
+    /// The token to send.
     pub token: Option<Secret>,
 }
 
 impl AdminAddress {
-    /// Finds it. `admin` is an address, `file` a configuration.
+    /// Finds the address and the token. `admin` is an address, `file` a configuration.
     pub(crate) fn find(
         admin: Option<&str>,
         file: Option<&Path>,
@@ -57,7 +57,7 @@ impl AdminAddress {
     }
 }
 
-/// The address as a URL without a path; `http` if nothing is said.
+/// The address as a URL without a path; `http` if no scheme is given.
 fn address(text: &str) -> Result<String, String> {
     let wrong = || {
         format!(
@@ -75,7 +75,7 @@ fn address(text: &str) -> Result<String, String> {
     }
 }
 
-/// Where one connects to reach somebody who listens everywhere.
+/// The address to connect to; loopback for a gateway that listens on all interfaces.
 fn reachable(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

@@ -1,4 +1,5 @@
-//! One who asks a running gateway: a request, its answer, and what to do when there is none.
+//! The client of a gateway's admin API: sends a request, reads the answer, and words each failure
+//! with its remedy.
 
 use std::time::Duration;
 
@@ -16,30 +17,30 @@ use super::address::AdminAddress;
 use crate::admin::errors::{AdminRefusal, WRONG_TOKEN};
 use crate::upstream::http_client::{self, HttpClient};
 
-/// How long an answer may take.
+/// The timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The largest answer.
+/// The largest answer, in bytes.
 const LARGEST: usize = 64 << 20;
 
-/// Why there is no answer of use. Each says what to do next.
+/// Why a request has no useful answer. Each text says what to do next.
 #[derive(Debug)]
 pub(crate) enum RemoteError {
-    /// Nobody answers, or somebody else, or a gateway that cannot do it now.
+    /// No gateway answers, or another program, or a gateway that cannot do it now.
     Unreachable(String),
     /// The token is missing or wrong.
     Auth(String),
-    /// What was asked for, or how, is wrong.
+    /// The request is wrong.
     Refused(StatusCode, String),
 }
 
-/// One who asks.
+/// The client of one gateway.
 #[derive(Debug)]
 pub(crate) struct AdminClient {
     place: AdminAddress,
     wire: AdminTls,
 }
 
-/// Certificates are read only where they are needed: a machine may have none.
+/// Plain or TLS. Certificates are read only for TLS: a machine may have none.
 #[derive(Debug)]
 enum AdminTls {
     Plain(Pool<HttpConnector, Full<Bytes>>),
@@ -56,7 +57,7 @@ impl AdminTls {
 }
 
 impl AdminClient {
-    /// For the gateway there.
+    /// A client of the gateway at `place`.
     pub(crate) fn new(place: AdminAddress) -> Result<Self, RemoteError> {
         let wire = if place.url.starts_with("https:") {
             AdminTls::Tls(
@@ -72,17 +73,17 @@ impl AdminClient {
         Ok(Self { place, wire })
     }
 
-    /// Where it asks, as a person writes it.
+    /// The gateway's address, as a person writes it.
     pub(crate) fn address(&self) -> &str {
         self.place.url.strip_prefix("http://").unwrap_or(&self.place.url)
     }
 
-    /// What stands at a path.
+    /// Reads the resource at a path.
     pub(crate) async fn get(&self, path: &str) -> Result<Value, RemoteError> {
         self.ask(Method::GET, path, "").await
     }
 
-    /// Asks for something, and reads the answer.
+    /// Sends a request and reads the answer.
     pub(crate) async fn ask(
         &self,
         method: Method,
@@ -103,7 +104,7 @@ impl AdminClient {
         }
     }
 
-    /// A stream of events, as it comes.
+    /// Opens an event stream.
     pub(crate) async fn stream(&self, path: &str) -> Result<Incoming, RemoteError> {
         let head = tokio::time::timeout(PATIENCE, self.send(Method::GET, path, "")).await;
         let late =
@@ -146,11 +147,12 @@ impl AdminClient {
         Ok((head.status, body))
     }
 
-    /// What an answer with this status is; `None` if it is no JSON.
+    /// The outcome of an answer with this status; `answer` is `None` if the body is no JSON.
     fn judged(&self, status: StatusCode, answer: Option<Value>) -> Result<Value, RemoteError> {
         let (address, answer) = (self.address(), answer.ok_or_else(|| self.somebody_else(status))?);
         let why = answer["error"].as_str();
-        // A gateway that is not ready says so with a status of its own.
+        // A gateway that is not ready answers with a server error and a `status`, which is no
+        // failure here.
         if status.is_success()
             || (status.is_server_error() && why.is_none() && answer["status"].is_string())
         {
@@ -171,7 +173,7 @@ impl AdminClient {
         })
     }
 
-    /// Why we are not let in, and the way out of that.
+    /// Why the gateway refuses the request, and the remedy.
     fn barred(&self, what: Option<AdminRefusal>, why: &str) -> RemoteError {
         let address = self.address();
         let not_so = |text| RemoteError::Refused(StatusCode::FORBIDDEN, text);
@@ -209,7 +211,7 @@ impl AdminClient {
     }
 }
 
-/// A name as it may stand in a path or a query.
+/// A name, percent-encoded for a path or a query.
 pub(crate) fn encoded(name: &str) -> String {
     let letter = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {

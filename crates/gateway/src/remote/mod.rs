@@ -1,5 +1,5 @@
-//! A running gateway, as seen by the commands that talk to it: where it is (`place`), what is asked
-//! of it (`client`), and how its answers are shown to people (`show`, `table`).
+//! The commands' view of a running gateway: where it is (`address`), the requests to it (`client`),
+//! and how its answers are shown to people (`show`, `table`).
 
 pub(crate) mod address;
 pub(crate) mod client;

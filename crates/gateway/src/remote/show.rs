@@ -1,11 +1,11 @@
-//! What a person is shown of a gateway's answers: aligned, without colour, in words.
+//! Formats a gateway's answers for people: aligned, without colour, in words.
 
 use serde_json::{Map, Value};
 
 use super::table::table;
 use crate::runtime::log::plain;
 
-/// A gateway at a glance.
+/// A gateway's state at a glance.
 pub(crate) fn status(
     address: &str,
     ready: &Value,
@@ -46,7 +46,7 @@ fn calls(metrics: &Value) -> String {
     )
 }
 
-/// `5: 4 closed, 1 open`.
+/// Counts by state: `4 closed, 1 open`.
 fn counted(all: &Value, state: impl Fn(&Value) -> String) -> String {
     let mut counts: Vec<(String, usize)> = Vec::new();
     for state in entries(all).map(|(_, value)| state(value)) {
@@ -73,7 +73,7 @@ fn open_breakers(details: &Value) -> Option<String> {
     (!rows.is_empty()).then(|| breaker_table(rows.into_iter()))
 }
 
-/// Every breaker.
+/// A table of all breakers.
 pub(crate) fn breakers(answer: &Value) -> String {
     match entries(&answer["details"]).next() {
         None => "no server has listed its tools yet; breakers are here once one has".to_owned(),
@@ -98,7 +98,7 @@ fn breaker_table<'a>(breakers: impl Iterator<Item = (&'a str, &'a Value)>) -> St
     table(&["TOOL", "STATE", "FAILURES", "OPENED", "NEXT TRY"], breakers.map(row).collect())
 }
 
-/// What a breaker does, whoever decides it.
+/// The effective state of a breaker, forced or decided by itself.
 fn breaker_state(detail: &Value) -> String {
     match detail["mode"].as_str() {
         Some("forced_open") => "held open".to_owned(),
@@ -107,7 +107,7 @@ fn breaker_state(detail: &Value) -> String {
     }
 }
 
-/// What was done to a breaker.
+/// The new state of a forced breaker.
 pub(crate) fn forced(answer: &Value) -> String {
     let tool = plain(&text(&answer["tool"]));
     let deed = match answer["mode"].as_str() {
@@ -124,7 +124,7 @@ pub(crate) fn forced(answer: &Value) -> String {
     deed + &covered(answer)
 }
 
-/// What else a switch concerns, on a line of its own.
+/// The other tools that share the forced breaker, on a line of its own.
 fn covered(answer: &Value) -> String {
     let by = match answer["scope"].as_str() {
         Some("server") => "all that share the breaker of its server",
@@ -140,7 +140,7 @@ fn covered(answer: &Value) -> String {
     )
 }
 
-/// Every server. `now` is milliseconds since 1970.
+/// A table of all servers. `now` is milliseconds since 1970.
 pub(crate) fn servers(answer: &Value, now: u64) -> String {
     let row = |(name, server): (&str, &Value)| {
         let since = server["since"]
@@ -160,7 +160,7 @@ pub(crate) fn servers(answer: &Value, now: u64) -> String {
     table(&head, entries(&answer["servers"]).map(row).collect())
 }
 
-/// The writes that wait. `now` is milliseconds since 1970.
+/// A table of the queued writes. `now` is milliseconds since 1970.
 pub(crate) fn queue(answer: &Value, now: u64) -> String {
     let items = answer["items"].as_array().map(Vec::as_slice).unwrap_or_default();
     let row = |item: &Value| {
@@ -203,8 +203,8 @@ pub(crate) fn queue(answer: &Value, now: u64) -> String {
     format!("{}\n{sums}{more}", table(&head, items.iter().map(row).collect()))
 }
 
-/// An answer as JSON, without what a terminal would obey: what JSON may hold as it is, is written
-/// as a number too.
+/// An answer as JSON with invisible characters escaped, so that a terminal does not obey them: JSON
+/// itself allows some of them unescaped.
 pub(crate) fn json(answer: &Value) -> String {
     let mut text = String::new();
     for letter in answer.to_string().chars() {
@@ -216,7 +216,7 @@ pub(crate) fn json(answer: &Value) -> String {
     text
 }
 
-/// An event on one line: when, what, which tool, and the rest.
+/// An event on one line: its time, its name, its tool, and the rest.
 pub(crate) fn event(event: &Map<String, Value>) -> String {
     let field = |name: &str| event.get(name).map(text).unwrap_or_default();
     let time = field("time");
@@ -233,7 +233,7 @@ pub(crate) fn event(event: &Map<String, Value>) -> String {
     plain(format!("{time}  {:<18}  {about:<24}  {}", field("event"), rest.join(" ")).trim_end())
 }
 
-/// A span of milliseconds, no more exact than a person wants it.
+/// A span of milliseconds, rounded for people.
 fn span(millis: u64) -> String {
     match millis.div_ceil(1000) {
         s @ 0..120 => format!("{s}s"),
@@ -251,7 +251,7 @@ fn words(list: &Value) -> String {
     list.as_array().into_iter().flatten().map(text).collect::<Vec<_>>().join(", ")
 }
 
-/// A value as a person writes it; nothing for nothing.
+/// A value as a person writes it; empty for null.
 fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),

@@ -2,7 +2,8 @@
 
 use crate::runtime::log::plain;
 
-/// The lines under their head. What servers said is shown without what a terminal would obey.
+/// The rows under their head. Control characters in a server's text are replaced, so that a
+/// terminal does not obey them.
 pub(super) fn table(head: &[&str], rows: Vec<Vec<String>>) -> String {
     let head: Vec<String> = head.iter().map(|cell| (*cell).to_owned()).collect();
     let lines: Vec<Vec<String>> = std::iter::once(head)

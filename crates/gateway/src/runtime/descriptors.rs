@@ -1,12 +1,12 @@
-//! Descriptors: as many as the system lets us have, because every connection and every child needs
-//! some.
+//! Decides how many file descriptors the process may open: as many as the system allows, because
+//! every connection and every child needs some.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// More than this is of no use to anybody.
+/// The gateway needs no more descriptors than this.
 const MOST: u64 = 65_536;
 
-/// Raises the limit that the shell set to the one that the system sets.
+/// Raises the soft limit, which the shell set, to the system's hard limit.
 pub fn raise() {
     let limit = getrlimit(Resource::Nofile);
     let wanted = limit.maximum.map_or(MOST, |most| most.min(MOST));

@@ -1,24 +1,25 @@
-//! Start and end: who is still at work, and how long they may be when the gateway is asked to go.
+//! Decides how the gateway shuts down: which calls, connections and tasks it waits for, and how
+//! long each may take.
 
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// The life of one gateway.
+/// The lifecycle of one gateway.
 #[derive(Debug)]
 pub struct Lifecycle {
-    /// No new calls are taken.
+    /// New calls are refused.
     pub draining: CancellationToken,
-    /// Calls that are still under way get their last answer now.
+    /// Calls that are still in flight get their last answer now.
     pub closing: CancellationToken,
-    /// Everything ends.
+    /// Every remaining task ends.
     pub ended: CancellationToken,
-    /// Calls under way.
+    /// Calls in flight.
     calls: TaskTracker,
-    /// Connections of clients.
+    /// Client connections.
     connections: TaskTracker,
-    /// Children, and whatever must not be left behind.
+    /// Child processes, and other tasks that must not be left behind.
     tasks: TaskTracker,
 }
 
@@ -36,19 +37,22 @@ impl Default for Lifecycle {
 }
 
 impl Lifecycle {
-    /// Runs something that must have ended before the gateway does.
+    /// Spawns a task that must end before the gateway does.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(task);
     }
 
-    /// Counts a call as under way until the token is dropped.
+    /// Counts a call as in flight until the token is dropped.
     pub fn call(&self) -> tokio_util::task::task_tracker::TaskTrackerToken {
         self.calls.token()
     }
 
-    /// Refuses new calls, waits for those under way, at most `grace`; `hurry` cuts the wait short.
+    /// Refuses new calls and waits for those in flight, at most `grace`; `hurry` cuts the wait
+    /// short.
     pub async fn drain(&self, grace: Duration, hurry: impl Future<Output = ()>) {
         self.draining.cancel();
+        // A tracker's `wait` ends only once it is closed and empty. A closed tracker still counts
+        // calls that come in between.
         self.calls.close();
         tokio::select! {
             () = self.calls.wait() => {}
@@ -57,12 +61,12 @@ impl Lifecycle {
         }
     }
 
-    /// Serves a connection.
+    /// Serves a client connection.
     pub fn connect(&self, connection: impl Future<Output = ()> + Send + 'static) {
         self.connections.spawn(connection);
     }
 
-    /// Waits until the last answers have left, within bounds.
+    /// Waits until the last answers have been written, at most 2 s.
     pub async fn settle(&self) {
         self.calls.close();
         self.connections.close();
@@ -73,7 +77,7 @@ impl Lifecycle {
         let _in_time = tokio::time::timeout(Duration::from_secs(2), left).await;
     }
 
-    /// Ends everything and waits until it has ended, within bounds.
+    /// Ends every task and waits until all have ended, at most 8 s.
     pub async fn end(&self) {
         self.ended.cancel();
         self.tasks.close();

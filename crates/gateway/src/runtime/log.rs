@@ -1,11 +1,10 @@
-//! What the operator reads: lines on stderr, each with its time and its level. stdout belongs to
-//! MCP.
+//! Decides how log lines for the operator are written: to stderr, each with its time and its level.
+//! stdout belongs to MCP.
 //!
-//! `2026-11-17T19:40:00.123Z WARN github: could not be reached: …`. `SEAWALL_LOG` says from which
-//! level on lines are written.
+//! `2026-11-17T19:40:00.123Z WARN github: could not be reached: …`. `SEAWALL_LOG` sets the lowest
+//! level that is written.
 //!
-//! Lines are written by a thread of their own: a stderr that nobody reads stops the lines, not the
-//! calls.
+//! A thread of its own writes the lines: a stderr that is not read blocks the log, not the calls.
 
 use std::io::Write;
 use std::sync::OnceLock;
@@ -13,10 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, SystemTime};
 
-/// Lines that wait to be written.
+/// Lines that may wait for the writer thread.
 const WAITING: usize = 1024;
-/// How long the end of the program waits for them: on a busy machine the reason for a failed start
-/// takes a while.
+/// How long the end of the program waits for the last lines: on a busy machine the reason for a
+/// failed start takes a while to write.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 static WRITER: OnceLock<Option<SyncSender<LogJob>>> = OnceLock::new();
@@ -24,28 +23,28 @@ static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 
 enum LogJob {
     Line(String),
-    /// Everything before this is written.
+    /// Reports that all lines before this job are written.
     Done(SyncSender<()>),
 }
 
-/// While set, nothing is written: a report says what matters of it.
+/// While set, no line is written: a command's report repeats those that matter.
 static IS_HUSHED: AtomicBool = AtomicBool::new(false);
 
-/// Writes nothing until it is unset again.
+/// Suppresses all lines until called with `false`.
 pub fn hush(is_hushed: bool) {
     IS_HUSHED.store(is_hushed, Ordering::Relaxed);
 }
 
-/// How much a line matters.
+/// The severity of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Something cannot be done, and stays so until somebody acts.
+    /// An operation cannot be done until an operator or user acts.
     Error,
-    /// Something is not as it should be.
+    /// A state that should be otherwise.
     Warn,
-    /// Something happened that an operator may want to know.
+    /// An event that an operator may want to know.
     Info,
-    /// What only a search for a fault needs.
+    /// Details that help only in finding a fault.
     Debug,
 }
 
@@ -65,7 +64,7 @@ impl Level {
     }
 }
 
-/// The least level that is written.
+/// The lowest level that is written.
 static LEAST: OnceLock<Level> = OnceLock::new();
 
 fn least() -> Level {
@@ -73,29 +72,29 @@ fn least() -> Level {
     *LEAST.get_or_init(|| said().unwrap_or(Level::Info))
 }
 
-/// Writes one line of a level. A stderr that is gone or full is no reason to stop.
+/// Writes one line of a level. A stderr that is gone or full is ignored.
 pub fn at(level: Level, text: &str) {
     if level <= least() {
         put(stamped(now(), level, text));
     }
 }
 
-/// Writes what an operator may want to know.
+/// Writes a line of the level INFO.
 pub fn line(text: &str) {
     at(Level::Info, text);
 }
 
-/// Writes what is not as it should be.
+/// Writes a line of the level WARN.
 pub fn warn(text: &str) {
     at(Level::Warn, text);
 }
 
-/// Writes what cannot be done.
+/// Writes a line of the level ERROR.
 pub fn error(text: &str) {
     at(Level::Error, text);
 }
 
-/// Tells whoever gave a command what came of it: not a log, so without a time.
+/// Tells the user of a command its outcome: not a log line, so without a time.
 pub fn tell(text: &str) {
     put(format!("seawall: {}", plain(text)));
 }
@@ -112,7 +111,7 @@ fn now() -> SystemTime {
     SystemTime::now()
 }
 
-/// Writes a server's line as it is: the wrapper shows what its server shows.
+/// Writes a line of a server's stderr unchanged: the wrapper shows the same output as its server.
 pub fn foreign(text: &str) {
     put(text.to_owned());
 }
@@ -123,6 +122,7 @@ fn put(line: String) {
     }
     match WRITER.get_or_init(start) {
         Some(writer) => {
+            // Never blocks: calls log too, and a full channel means that stderr is not read.
             if writer.try_send(LogJob::Line(line)).is_err() {
                 LEFT_OUT.fetch_add(1, Ordering::Relaxed);
             }
@@ -131,7 +131,7 @@ fn put(line: String) {
     }
 }
 
-/// Waits until what was said is written, but not for long.
+/// Waits until all lines so far are written, at most `LAST_WORDS`.
 pub fn flush() {
     if let Some(Some(writer)) = WRITER.get() {
         let (done, wait) = sync_channel(1);
@@ -155,6 +155,8 @@ fn write_all(jobs: &Receiver<LogJob>) {
                 let _gone = done.try_send(());
             }
         }
+        // `put` counts the lines that found the channel full. Up to `WAITING` older lines may
+        // follow this notice.
         let left_out = LEFT_OUT.swap(0, Ordering::Relaxed);
         if left_out > 0 {
             let text = format!("{left_out} lines were left out here, because stderr was not read");
@@ -167,7 +169,7 @@ fn write(line: &str) {
     let _gone = writeln!(std::io::stderr().lock(), "{line}");
 }
 
-/// The text without what a terminal would obey: much of it comes from servers.
+/// Replaces characters that a terminal would obey: much of the text comes from servers.
 pub(crate) fn plain(text: &str) -> String {
     text.chars()
         .map(

@@ -1,4 +1,4 @@
-//! The process itself: its log, its end, its descriptors, its children.
+//! The process itself: log, shutdown, descriptors, random ids.
 
 pub mod descriptors;
 pub(crate) mod lifecycle;

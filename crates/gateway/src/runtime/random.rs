@@ -1,9 +1,9 @@
-//! Names that nobody can guess.
+//! Decides how ids are made that cannot be guessed.
 
-/// 128 bits that nobody can guess, as text.
+/// 128 random bits from the system, as hexadecimal text.
 pub(crate) fn secret() -> String {
     let mut bytes = [0; 16];
-    // Without randomness there is no safe session; an all-zero id would be one that can be guessed.
+    // Without randomness no session is safe: an all-zero id could be guessed.
     if getrandom::fill(&mut bytes).is_err() {
         super::log::error("the system gives no randomness");
         super::log::flush();

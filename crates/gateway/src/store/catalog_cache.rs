@@ -1,11 +1,9 @@
-//! What a server said last time: its handshake and its lists, kept for the time when it is not
-//! there.
+//! Decides which handshake and lists of a server are kept for the time when the server is away.
 //!
-//! What a server says may depend on what its client can do, so it is kept for each kind of client;
-//! and once more for all of them, so that a client of a kind that never came before is not without
-//! tools. Kept in memory, and in one small file per server and kind of client where there is a
-//! folder for it. Files hold what the server sent and nothing about how it is reached; names are
-//! hashes.
+//! A server's answers may depend on its client's capabilities, so they are kept for each kind of
+//! client, and once more for all kinds, so that a client of a new kind is not without tools. They
+//! are kept in memory, and in one small file per server and kind of client if there is a folder.
+//! Files hold the server's answers and nothing about how it is reached; file names are hashes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -23,26 +21,26 @@ use crate::protocol::limits;
 use crate::protocol::names::Era;
 use crate::protocol::server_info::ServerInfo;
 
-/// Files that are kept; the oldest go.
+/// Files that are kept; the oldest are removed.
 const FILES: usize = 500;
-/// Kinds of clients, each at one server, that are remembered in memory at a time.
+/// Entries in memory at a time: one per server and kind of client.
 const KEPT: usize = 64;
 /// The largest file that is read.
 const FILE_BYTES: u64 = 32 << 20;
 
-/// What is remembered of all servers.
+/// The cached catalogs of all servers.
 #[derive(Debug, Default)]
 pub(crate) struct CatalogCache {
     folder: Option<PathBuf>,
     known: Mutex<HashMap<String, KnownCatalog>>,
     changes: AtomicU64,
-    /// The change that each file holds: an older one must not overwrite it.
+    /// The number of the change that each file holds: an older change must not overwrite it.
     written: Arc<Mutex<HashMap<String, u64>>>,
     /// Files that are being written.
     writing: TaskTracker,
 }
 
-/// What is remembered of one server, for one kind of client.
+/// The cached catalog of one server, for one kind of client.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 struct KnownCatalog {
     info: Option<KnownServerInfo>,
@@ -50,8 +48,8 @@ struct KnownCatalog {
 }
 
 impl KnownCatalog {
-    /// Keeps a list, or a page of it; whether that is news. The pages of a list that is no more go
-    /// with it.
+    /// Keeps a list, or a page of it; returns whether it is new. A new list removes the pages of
+    /// the old one.
     fn keep(&mut self, name: &str, list: &RawValue) -> bool {
         if self.lists.get(name).is_some_and(|old| old.get() == list.get()) {
             return false;
@@ -73,7 +71,7 @@ struct KnownServerInfo {
 }
 
 impl CatalogCache {
-    /// A cache that lasts in `folder`, or only as long as the process.
+    /// A cache that lasts in `folder`, or without one only as long as the process.
     pub(crate) fn new(folder: Option<PathBuf>) -> Self {
         if let Some(folder) = &folder {
             let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
@@ -96,22 +94,22 @@ impl CatalogCache {
         Some(state.or_else(home)?.join("seawall/catalog"))
     }
 
-    /// The folder in which a gateway keeps its sessions, if it keeps anything.
+    /// The folder of session records, if state is kept on disk.
     pub(crate) fn sessions(&self) -> Option<PathBuf> {
         self.folder.as_ref().map(|folder| folder.with_file_name("sessions"))
     }
 
-    /// The folder in which writes under way are noted, if anything is kept.
+    /// The folder of the write journal, if state is kept on disk.
     pub(crate) fn journal(&self) -> Option<PathBuf> {
         self.folder.as_ref().map(|folder| folder.with_file_name("journal"))
     }
 
-    /// What is known under a key, read from its file the first time.
+    /// Locks the entries, with the one under `key` read from its file the first time.
     fn known(&self, key: &str) -> MutexGuard<'_, HashMap<String, KnownCatalog>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if !known.contains_key(key) {
-            // Clients can say of themselves what they like, and each is remembered apart; what
-            // gives way is read again.
+            // A client can declare any capabilities, and each set gets an entry, so entries are
+            // bounded. An evicted entry is read from its file again.
             if known.len() >= KEPT
                 && let Some(other) = known.keys().next().cloned()
             {
@@ -124,18 +122,18 @@ impl CatalogCache {
         known
     }
 
-    /// The last handshake with a client of whatever kind.
+    /// The last handshake with a client of any kind.
     pub(crate) fn server_info_of_any(&self, key: &str) -> Option<ServerInfo> {
         self.info(&of_any(key))
     }
 
-    /// A list as a client of whatever kind read it last.
+    /// A list as a client of any kind read it last.
     pub(crate) fn list_of_any(&self, key: &str, name: &str) -> Option<Bytes> {
         self.list(&of_any(key), name)
     }
 
-    /// The pages of a list as a client of whatever kind read them last, each with its cursor; the
-    /// first has none.
+    /// The pages of a list as a client of any kind read them last, each with its cursor; the cursor
+    /// of the first is empty.
     pub(crate) fn pages_of_any(&self, key: &str, list: &str) -> Vec<(String, Bytes)> {
         let key = of_any(key);
         let known = self.known(&key);
@@ -159,13 +157,13 @@ impl CatalogCache {
         Some(ServerInfo { era, version: info.version.clone(), result })
     }
 
-    /// A list as it was last.
+    /// The last list.
     pub(crate) fn list(&self, key: &str, name: &str) -> Option<Bytes> {
         let known = self.known(key);
         known.get(key)?.lists.get(name).map(|list| Bytes::copy_from_slice(list.get().as_bytes()))
     }
 
-    /// Remembers a handshake.
+    /// Caches a handshake.
     pub(crate) fn keep_server_info(&self, key: &str, info: &ServerInfo) {
         let Some(result) = raw(&info.result) else { return };
         let info = KnownServerInfo {
@@ -183,7 +181,7 @@ impl CatalogCache {
         }
     }
 
-    /// Remembers a list, or a page of it.
+    /// Caches a list, or a page of it.
     pub(crate) fn keep_list(&self, key: &str, name: &str, list: &[u8]) {
         let Some(list) = raw(list) else { return };
         for key in [key, &of_any(key)] {
@@ -191,7 +189,7 @@ impl CatalogCache {
         }
     }
 
-    /// Waits until all that is kept is written.
+    /// Waits until all changes are written.
     pub(crate) async fn flush(&self) {
         self.writing.close();
         self.writing.wait().await;
@@ -206,9 +204,12 @@ impl CatalogCache {
         }
         if let (Some(folder), Ok(text)) = (&self.folder, serde_json::to_vec(entry)) {
             let (folder, path) = (folder.clone(), folder.join(format!("{key}.json")));
+            // Numbered under the lock of `known`, so numbers follow the order of changes; the
+            // blocking tasks below may run in any order.
             let change = self.changes.fetch_add(1, Ordering::Relaxed);
             let (written, key) = (Arc::clone(&self.written), key.to_owned());
-            // Off the path of a call; a file that is not written is only a slower start next time.
+            // Off the path of a call. A file that could not be written only makes the next start
+            // slower.
             self.writing.spawn_blocking(move || {
                 let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
                 if written.get(&key).is_none_or(|newest| *newest < change)
@@ -217,6 +218,8 @@ impl CatalogCache {
                     if written.insert(key, change).is_none() {
                         sweep(&folder);
                     }
+                    // The map is bounded like the folder. Without its numbers a late task could
+                    // write an older list, until the next change.
                     if written.len() > FILES {
                         written.clear();
                     }
@@ -226,13 +229,13 @@ impl CatalogCache {
     }
 }
 
-/// The name of what is kept for clients of every kind: the server's part of a name for one kind.
+/// The key of the entry for all kinds of clients: the server's part of a key.
 fn of_any(key: &str) -> String {
     format!("{}-any", key.split('-').next().unwrap_or_default())
 }
 
-/// What the server of this name listed last, to whomever: the pages of the list, as they were kept.
-/// Only looks.
+/// The last `tools/list` or other list of the server with this name, for any kind of client: its
+/// cached pages. Reads only.
 pub(crate) fn last_list(folder: &Path, server: &str, list: &str) -> Option<Vec<Bytes>> {
     let is_its = |name: &str| {
         name.strip_prefix(server)
@@ -265,7 +268,7 @@ fn read(path: &Path) -> Option<KnownCatalog> {
     serde_json::from_slice(&std::fs::read(path).ok().filter(|_| is_small)?).ok()
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file whole or not at all: to a draft, which is then renamed.
 fn write(path: &Path, text: &[u8]) -> std::io::Result<()> {
     let draft = path.with_extension(format!("{}.draft", crate::runtime::random::secret()));
     let mut file =
@@ -274,7 +277,7 @@ fn write(path: &Path, text: &[u8]) -> std::io::Result<()> {
     std::fs::rename(&draft, path)
 }
 
-/// Removes the oldest files beyond the bound; drafts that were never finished are among them.
+/// Removes the oldest files beyond the limit, unfinished drafts among them.
 fn sweep(folder: &Path) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<_> = entries

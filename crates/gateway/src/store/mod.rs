@@ -1,4 +1,5 @@
-//! What outlives a process: the queue of writes, the writes in flight, what servers listed last.
+//! State on disk that outlives the process: the durable queue, the write journal, the catalog
+//! cache.
 
 pub(crate) mod catalog_cache;
 pub mod embedded;

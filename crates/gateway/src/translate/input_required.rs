@@ -1,8 +1,8 @@
-//! A call whose legacy server wants to know something from a modern client: held here while the
-//! client finds out.
+//! Decides the fate of a call whose legacy server asks a modern client something: the call is
+//! parked until the client brings the answer.
 //!
-//! The client gets `input_required` with a state that only it knows; whoever brings that state back
-//! continues the very call that waits. A call nobody comes back for is called off.
+//! The client gets `input_required` with a random state that only it knows; the request that brings
+//! this state back continues the parked call. A call whose client does not come back is cancelled.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -25,7 +25,7 @@ use crate::upstream::{Connection, UpstreamFailure};
 /// How soon further questions must follow the first to be asked together with it.
 const TOGETHER: Duration = Duration::from_millis(20);
 
-/// What happens to a call that may ask.
+/// An event of a call whose server may ask questions.
 #[derive(Debug)]
 pub(crate) enum CallNews {
     /// The server asks.
@@ -34,24 +34,24 @@ pub(crate) enum CallNews {
     Answered(Result<Message, UpstreamFailure>),
 }
 
-/// What a call has come to.
+/// The next step of a call.
 #[derive(Debug)]
 pub(crate) enum CallStep {
-    /// It is over.
+    /// The call is over.
     Answered(Result<Message, UpstreamFailure>),
-    /// The client has something to answer.
+    /// The client has questions to answer.
     Asking,
 }
 
-/// A call that runs by itself while its client comes and goes.
+/// A call that runs on its own while its client comes and goes.
 pub(crate) struct ParkedCall {
-    /// Its conversation.
+    /// The call's connection.
     connection: Arc<Connection>,
-    /// The right to have it alone.
+    /// The exclusive right to use the connection.
     _turn: PoolTurn,
-    /// How the request that began it is called off.
+    /// Cancels the request that began the call.
     pub cancel: Arc<CallCancel>,
-    /// Questions that are not answered, by the key the client knows them under.
+    /// Unanswered questions, by the keys under which the client knows them.
     pub questions: Vec<(String, Message)>,
     sink: Arc<CurrentClient>,
     news: mpsc::Receiver<CallNews>,
@@ -88,13 +88,13 @@ impl ParkedCall {
         Self { connection, _turn: turn, cancel, questions: Vec::new(), sink, news, task, until }
     }
 
-    /// Waits for what happens next; what the server says meanwhile goes to whoever made this
+    /// Waits for the call's next step; meanwhile the server's messages go to the client of this
     /// `call`.
     pub(crate) async fn next(&mut self, call: &GatewayCall) -> CallStep {
         self.sink.serve(Some(call));
         let step = self.step().await;
-        // The request is answered now: until the client comes back, there is nobody to tell of
-        // progress.
+        // The client's request is answered now: until the client comes back, progress has no
+        // receiver.
         self.sink.serve(None);
         step
     }
@@ -111,7 +111,7 @@ impl ParkedCall {
                 Err(_) => return CallStep::Asking,
             }
         }
-        // What was asked no longer matters: the call has come to its end without it.
+        // The call ended without the answers, so the server's open questions are refused.
         for (_, question) in self.questions.drain(..) {
             self.connection.refuse(&question, "the call it was asked for is over");
         }
@@ -128,7 +128,7 @@ impl ParkedCall {
         self.sink.undeclared.get().map(String::as_str)
     }
 
-    /// Whether the client has something to answer.
+    /// Whether the client has questions to answer.
     fn is_asking(&self) -> bool {
         !self.questions.is_empty()
     }
@@ -138,7 +138,7 @@ impl ParkedCall {
         self.questions.push((key, question));
     }
 
-    /// Brings the client's answers to the server; questions without an answer stay.
+    /// Sends the client's answers to the server; questions without an answer stay open.
     pub(crate) async fn answer(&mut self, responses: &[u8]) {
         let responses = JsonObject::of(responses);
         let mut open = Vec::new();
@@ -160,7 +160,7 @@ impl Drop for ParkedCall {
     }
 }
 
-/// A key that says something: the only property that is asked for, or the kind of question.
+/// A readable key for a question: the only property it asks for, or its kind.
 fn key(question: &Message, others: usize) -> String {
     let kind = question.method().split('/').next().unwrap_or_default().to_owned();
     let schema = question.field_json("requestedSchema").map(JsonObject::of).unwrap_or_default();
@@ -174,17 +174,17 @@ fn key(question: &Message, others: usize) -> String {
     }
 }
 
-/// The way to whoever waits for the call at the moment.
+/// A sink to the client that waits for the call at the moment, if any does.
 struct CurrentClient {
     tell: mpsc::Sender<CallNews>,
     declared: Vec<String>,
-    /// What the server asked for all the same.
+    /// The undeclared capability that the server asked for all the same.
     undeclared: OnceLock<String>,
     wants_logs: bool,
     waiting: Mutex<Option<CurrentSink>>,
 }
 
-/// The way to the client, and its progress token.
+/// The sink to the client, and the client's progress token.
 type CurrentSink = (Arc<dyn ClientSink>, Option<Bytes>);
 
 impl CurrentClient {
@@ -202,11 +202,13 @@ impl ClientSink for CurrentClient {
         if notification.method() == "notifications/message" && !self.wants_logs {
             return;
         }
+        // Cloned under the lock, used after it: the sink takes locks of its own.
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some((sink, token)) = waiting else { return };
         match (notification.field("progressToken"), token) {
             (None, _) => sink.notify(connection, notification),
-            // Each round of a call has a token of its own.
+            // Each request of the client has its own progress token, and the server knows only the
+            // first.
             (Some(span), Some(token)) => {
                 if let Ok(renamed) =
                     Message::parse(splice(notification.raw(), &mut [(span, &token)]))
@@ -228,12 +230,15 @@ impl ClientSink for CurrentClient {
                 .refuse(&question, "a client of this protocol revision cannot be asked that");
         }
         let capability = question.method().split('/').next().unwrap_or_default();
-        // The server decides whether it can do without, as it would if it spoke to the client
-        // itself: it may have acted already.
+        // The question is refused and the call goes on: the server decides whether it can do
+        // without the capability, as if it spoke to the client directly, for it may have acted
+        // already.
         if !self.declared.iter().any(|declared| declared == capability) {
             let _first = self.undeclared.set(capability.to_owned());
             return connection.refuse(&question, "the client has not declared this capability");
         }
+        // `try_send`: this runs on the connection's read loop, which must not wait for a slow
+        // client.
         if self.tell.try_send(CallNews::Asked(question.clone())).is_err() {
             connection.refuse(&question, "the client has too many questions to answer already");
         }
@@ -248,7 +253,7 @@ impl ClientSink for CurrentClient {
     }
 }
 
-/// The calls that wait, by the state their client holds.
+/// The parked calls, by the state that their clients hold.
 #[derive(Default)]
 pub(crate) struct ParkedCalls {
     waiting: Mutex<(HashMap<String, ParkedCall>, VecDeque<String>)>,
@@ -259,7 +264,8 @@ impl ParkedCalls {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Holds a call; gives the state to come back with. The oldest gives way when too many wait.
+    /// Parks a call; returns the state to come back with. The oldest call gives way when too many
+    /// wait.
     pub(crate) fn hold(&self, mut running: ParkedCall) -> String {
         let state = secret();
         let now = Instant::now();
@@ -279,7 +285,7 @@ impl ParkedCalls {
         state
     }
 
-    /// The call that waits for this state, once.
+    /// Takes the call with this state; a state works once.
     pub(crate) fn take(&self, state: &str) -> Option<ParkedCall> {
         let mut waiting = self.waiting();
         let (calls, order) = &mut *waiting;
@@ -288,7 +294,7 @@ impl ParkedCalls {
         Some(call).filter(|call| call.until > Instant::now())
     }
 
-    /// Calls all of them off.
+    /// Cancels all parked calls.
     pub(crate) fn close(&self) {
         *self.waiting() = Default::default();
     }

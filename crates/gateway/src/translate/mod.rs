@@ -1,9 +1,9 @@
-//! Between the eras: a legacy client and a modern server, or the other way round, as if they spoke
-//! the same.
+//! Translates between the eras, so that a legacy client can use a modern server, and a modern
+//! client a legacy server.
 //!
-//! `to_modern` and `to_legacy` translate a call and its answer; `subscribe` does it for what
-//! servers say by themselves; `park` holds a call whose server wants to know something; `pool`
-//! holds the conversations of stateless clients.
+//! `to_modern` and `to_legacy` translate a call and its answer; `subscribe` translates
+//! notifications that servers send by themselves; `input_required` parks a call whose server asks a
+//! question; `pool` holds the connections of stateless clients.
 
 pub(crate) mod input_required;
 pub(crate) mod pool;

@@ -1,13 +1,13 @@
-//! The conversations that stateless clients use with one server.
+//! Decides which connection to a server a stateless (modern) client uses.
 //!
-//! A server in a process of its own may keep what a client told it, so each client has its own,
-//! unless the server is `shared`: by the secret it gives (Authorization) and by how it calls itself
-//! (`clientInfo`). Clients that say the same of both cannot be told apart and share one. A remote
-//! server keeps its clients apart itself: a modern one needs one conversation for all. A legacy
-//! server is told in its handshake what its client can do, so there is a group of conversations for
-//! each set of capabilities. A call whose server may ask its client something has one of them alone
-//! while it runs, because only then is it certain whom the server asks; unless there is one client
-//! only.
+//! A child process may keep state of its client, so each client has its own, unless the server is
+//! `shared`. Clients are told apart by their secret (Authorization) and their name (`clientInfo`);
+//! clients with the same secret and name share a connection. A remote server keeps its clients
+//! apart itself, so a modern one needs one connection for all. A legacy server learns the client's
+//! capabilities in the handshake, so there is a group of connections for each set of capabilities.
+//! A call whose server may ask its client something has a connection of the group to itself while
+//! it runs: only then is it certain which client the server asks. With a single client this is not
+//! needed.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,24 +29,24 @@ use crate::upstream::handshake::HandshakeParams;
 use crate::upstream::supervisor::PrepareConnection;
 use crate::upstream::{Connection, ConnectionSupervisor, Server, UpstreamFailure};
 
-/// Clients and sets of capabilities that have conversations at a time; the one not used for longest
+/// How many clients and sets of capabilities have connections at a time; the least recently used
 /// gives way.
 const GROUPS: usize = 64;
-/// Conversations of one group that are kept.
+/// How many connections of one group are kept.
 const KEPT: usize = 8;
 
-/// The conversations with one server.
+/// The connections to one server.
 #[derive(Default)]
 pub(crate) struct ConnectionPool {
-    /// Calls that wait for their client.
+    /// Parked calls: they wait for their client.
     pub parked: ParkedCalls,
-    /// Who listens to what the server says by itself.
+    /// Subscribers to the server's own notifications.
     pub hub: Arc<SubscriptionHub>,
     modern: Mutex<RecentClients<Arc<ConnectionSupervisor>>>,
     groups: Mutex<RecentClients<CapabilityGroup>>,
 }
 
-/// What is kept for each of a bounded number of clients, the least recently used first.
+/// Values for a bounded number of clients, the least recently used first.
 struct RecentClients<T>(VecDeque<(Bytes, Instant, T)>);
 
 impl<T> Default for RecentClients<T> {
@@ -56,9 +56,9 @@ impl<T> Default for RecentClients<T> {
 }
 
 impl<T: Clone + InUse> RecentClients<T> {
-    /// What is kept for this client, made now if there is nothing. What nobody has used for as long
-    /// as a session is kept goes; so does, where there is no room, what nobody uses now and nobody
-    /// has used for longest.
+    /// The value for this client, made if there is none. Values that were idle for as long as a
+    /// session is kept are removed; where there is no room, so is the least recently used value not
+    /// in use.
     fn get(&mut self, key: &[u8], make: impl FnOnce() -> T) -> T {
         let now = Instant::now();
         let place = self.0.iter().position(|(known, ..)| known == key);
@@ -71,6 +71,8 @@ impl<T: Clone + InUse> RecentClients<T> {
         });
         if self.0.len() >= GROUPS {
             let idle = self.0.iter().position(|(.., kept)| !kept.is_in_use());
+            // If all are in use the oldest goes anyway: the bound holds. Its calls keep their own
+            // reference.
             self.0.remove(idle.unwrap_or_default());
         }
         self.0.push_back((key, now, kept.clone()));
@@ -82,7 +84,7 @@ impl<T: Clone + InUse> RecentClients<T> {
     }
 }
 
-/// Something that is not given up while it is used.
+/// A value that is not removed while it is in use.
 trait InUse {
     fn is_in_use(&self) -> bool;
 }
@@ -101,16 +103,16 @@ impl InUse for CapabilityGroup {
     }
 }
 
-/// A conversation, and the right to have it alone.
+/// A connection, and the permit to use it exclusively.
 struct PooledConnection {
     supervisor: Arc<ConnectionSupervisor>,
     turn: Arc<Semaphore>,
 }
 
-/// The conversations for one set of capabilities.
+/// The connections for one client and set of capabilities.
 type CapabilityGroup = Arc<Mutex<Vec<PooledConnection>>>;
 
-/// The right to have a conversation alone; over when dropped.
+/// The exclusive use of a connection; ends when dropped.
 pub(crate) type PoolTurn = Option<OwnedSemaphorePermit>;
 
 impl ConnectionPool {
@@ -119,7 +121,7 @@ impl ConnectionPool {
         let _already = self.hub.one_client.set(());
     }
 
-    /// The conversation for what every client may know.
+    /// The connection for calls about which the server asks no questions.
     pub(crate) async fn connection(
         &self,
         server: &Arc<Server>,
@@ -136,8 +138,8 @@ impl ConnectionPool {
         if connection.era() == Era::Modern {
             return Ok(connection);
         }
-        // It turned out to speak the legacy era only: the conversation is one of this client's
-        // capabilities.
+        // The server speaks only the legacy era, so this connection carries the client's
+        // capabilities: it moves to their group.
         let group = self.group(server, call);
         let mut members = locked(&group);
         if members.is_empty() {
@@ -147,7 +149,7 @@ impl ConnectionPool {
         Ok(connection)
     }
 
-    /// The first conversation of the group that a call belongs to.
+    /// The first connection of the group that a call belongs to.
     fn first(&self, server: &Arc<Server>, call: &GatewayCall) -> Arc<ConnectionSupervisor> {
         let group = self.group(server, call);
         let mut members = locked(&group);
@@ -157,7 +159,7 @@ impl ConnectionPool {
         Arc::clone(&members[0].supervisor)
     }
 
-    /// A conversation in which this call is the only one that the server can ask about.
+    /// A connection on which this is the only call that the server can ask about.
     pub(crate) async fn alone(
         &self,
         server: &Arc<Server>,
@@ -182,6 +184,8 @@ impl ConnectionPool {
                 return (Arc::clone(&member.supervisor), Some(turn));
             }
         }
+        // All connections of the group are busy: a further one is opened. Beyond `KEPT` it is not
+        // kept for later calls.
         let member = member(&self.supervisor(server, call, Era::Legacy));
         let (supervisor, turn) =
             (Arc::clone(&member.supervisor), Arc::clone(&member.turn).try_acquire_owned().ok());
@@ -208,14 +212,14 @@ impl ConnectionPool {
         )
     }
 
-    /// The conversations for the client of a call, or for what it can do.
+    /// The group of connections for the client and capabilities of a call.
     fn group(&self, server: &Server, call: &GatewayCall) -> CapabilityGroup {
         let key = [&self.client(server, call), capabilities(call)].concat();
         locked(&self.groups).get(&key, CapabilityGroup::default)
     }
 
-    /// Who the client of a call is to a server that may keep what it is told; nobody in particular
-    /// to others.
+    /// The key of a call's client, for servers that may keep state per client; empty for all
+    /// others.
     fn client(&self, server: &Server, call: &GatewayCall) -> Vec<u8> {
         if server.shared || server.url().is_some() || self.hub.one_client.get().is_some() {
             return Vec::new();
@@ -224,9 +228,9 @@ impl ConnectionPool {
         [call.client.as_bytes(), b"\n", info, b"\n"].concat()
     }
 
-    /// Ends the conversations that nobody uses; the next call begins them again. A client's first
-    /// process may be idle for as long as a session; conversations beside the first, which a burst
-    /// of calls needed, for as long as a child is kept warm.
+    /// Closes idle connections; the next call opens them again. A client's first connection may be
+    /// idle for as long as a session; further ones, opened for a burst of calls, for as long as a
+    /// child is kept warm.
     pub(crate) fn give_back(&self, server: &Server, idle: Duration) {
         let is_own = server.is_child() && !server.shared;
         let first = if is_own { idle } else { Duration::MAX };
@@ -246,7 +250,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Ends all of them.
+    /// Closes all connections and cancels all parked calls.
     pub(crate) async fn close(&self) {
         self.parked.close();
         let mut supervisors: Vec<Arc<ConnectionSupervisor>> = locked(&self.modern).all().collect();
@@ -271,7 +275,7 @@ fn capabilities(call: &GatewayCall) -> &[u8] {
     call.request.meta_json(CLIENT_CAPABILITIES).unwrap_or(b"{}")
 }
 
-/// How a conversation for stateless clients begins.
+/// The handshake parameters of a stateless client's connection.
 pub(crate) fn handshake(call: &GatewayCall) -> HandshakeParams {
     let info = call.request.meta_json(CLIENT_INFO).map_or_else(own_info, <[u8]>::to_vec);
     let mut initialize = JsonObject::default();
@@ -289,7 +293,7 @@ pub(crate) fn handshake(call: &GatewayCall) -> HandshakeParams {
     }
 }
 
-/// Who we are, where nobody else is named.
+/// The gateway's own client info, used where no other is given.
 pub(crate) fn own_info() -> Vec<u8> {
     format!(r#"{{"name":"seawall","version":"{}"}}"#, env!("CARGO_PKG_VERSION")).into_bytes()
 }

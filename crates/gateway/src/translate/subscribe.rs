@@ -1,4 +1,5 @@
-//! What servers say by themselves, across the eras: list changes and updated resources.
+//! Translates the notifications that servers send by themselves: list changes and updated
+//! resources.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -15,7 +16,8 @@ use crate::upstream::reply::Reply;
 
 use super::pool::ConnectionPool;
 
-/// The filters of `subscriptions/listen` and the notifications they let through.
+/// The filters of `subscriptions/listen`, the notifications they let through, and the capabilities
+/// they need.
 const LISTS: [(&str, &str, &str); 3] = [
     ("toolsListChanged", "notifications/tools/list_changed", "tools"),
     ("promptsListChanged", "notifications/prompts/list_changed", "prompts"),
@@ -24,7 +26,8 @@ const LISTS: [(&str, &str, &str); 3] = [
 
 // === a legacy client, a modern server ===
 
-/// Follows what a modern server says, for a legacy session, as long as both live.
+/// Subscribes a legacy session to a modern server's notifications, until the connection or the
+/// session ends.
 pub(crate) fn follow(session: &Arc<Session>, connection: &Arc<Connection>) {
     let uris = session
         .subscribed
@@ -56,7 +59,7 @@ pub(crate) fn follow(session: &Arc<Session>, connection: &Arc<Connection>) {
     session.follow(name, task.abort_handle());
 }
 
-/// A legacy client subscribes to a resource of a modern server, or no longer wants to.
+/// Adds or removes a legacy client's subscription to a resource of a modern server.
 pub(crate) fn change(
     session: &Arc<Session>,
     connection: &Arc<Connection>,
@@ -71,10 +74,11 @@ pub(crate) fn change(
             uris.push(uri.to_owned());
         }
     }
+    // The modern era cannot change a subscription, so a new one replaces the old.
     follow(session, connection);
 }
 
-/// Passes on what a subscription brings, as a legacy client knows it.
+/// Passes on a subscription's notifications in the legacy form.
 struct SubscriptionFollower {
     stream: Arc<ClientStream>,
 }
@@ -112,10 +116,10 @@ impl ClientSink for SubscriptionFollower {
 
 // === a modern client, a legacy server ===
 
-/// Who listens to a legacy server's own notifications.
+/// The subscribers to a legacy server's own notifications.
 #[derive(Default)]
 pub(crate) struct SubscriptionHub {
-    /// Set where all calls come from one client.
+    /// Set if all calls come from one client.
     pub one_client: OnceLock<()>,
     listeners: Mutex<Vec<Subscriber>>,
 }
@@ -135,6 +139,7 @@ impl SubscriptionHub {
 
 impl ClientSink for SubscriptionHub {
     fn notify(&self, connection: &Arc<Connection>, notification: Message) {
+        // Collected under the lock, notified after it: a sink takes locks of its own.
         let interested: Vec<_> = {
             let listeners = self.listeners();
             let wants = |listener: &&Subscriber| wants(&listener.filter, &notification);
@@ -192,7 +197,7 @@ fn wants(filter: &[u8], notification: &Message) -> bool {
     }
 }
 
-/// The notification with the mark of the subscription it comes on.
+/// The notification tagged with the id of its subscription.
 fn tagged(notification: &Message, id: &Id) -> Option<Message> {
     let mut whole = JsonObject::of(notification.raw());
     whole.change("params", |params| {
@@ -203,8 +208,8 @@ fn tagged(notification: &Message, id: &Id) -> Option<Message> {
     Message::parse(whole.json().into()).ok()
 }
 
-/// A modern client listens to a legacy server: acknowledged at once, then told what it asked for,
-/// until it goes.
+/// Subscribes a modern client to a legacy server: acknowledges at once, then passes on the
+/// notifications it asked for, until the client leaves or the connection ends.
 pub(crate) async fn listen(
     pool: &ConnectionPool,
     connection: &Arc<Connection>,
@@ -246,9 +251,10 @@ pub(crate) async fn listen(
 }
 
 impl SubscriptionHub {
-    /// Listens until the guard is dropped.
+    /// Subscribes until the returned guard is dropped.
     fn join(self: &Arc<Self>, id: Id, filter: Vec<u8>, sink: &Arc<dyn ClientSink>) -> Subscription {
         let mut listeners = self.listeners();
+        // Larger than every number in use, for new subscribers are added at the end.
         let number = listeners.last().map_or(0, |last| last.number + 1);
         listeners.push(Subscriber { id, filter, sink: Arc::clone(sink), number });
         Subscription { hub: Arc::clone(self), number }

@@ -1,5 +1,5 @@
-//! A modern client's call to a legacy server: the session is ours, the server's questions become
-//! `input_required`, and the answer carries what the modern era wants to see in it.
+//! Translates a modern client's call for a legacy server: the gateway holds the session, the
+//! server's questions become `input_required`, and the answer gets the fields of the modern era.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::upstream::call::GatewayCall;
 use crate::upstream::reply::{Refusal, Reply, answered, with_body};
 use crate::upstream::{Connection, Server, UpstreamFailure};
 
-/// One call and its answer.
+/// Sends one call and translates its answer.
 pub(crate) async fn exchange(
     server: &Arc<Server>,
     pool: &ConnectionPool,
@@ -51,7 +51,7 @@ fn failed(server: &Server, failure: UpstreamFailure) -> Refusal {
     Refusal::Failed(server.name.clone(), failure)
 }
 
-/// Whether the server may ask this client something, or talk to it about this call in particular.
+/// Whether the server may ask this client something, or send it logs about this call.
 fn may_ask(request: &Message) -> bool {
     let capabilities = JsonObject::of(request.meta_json(CLIENT_CAPABILITIES).unwrap_or_default());
     let can_be_asked = capabilities
@@ -60,7 +60,7 @@ fn may_ask(request: &Message) -> bool {
     can_be_asked || request.meta(LOG_LEVEL).is_some()
 }
 
-/// A call that may ask its client, from its beginning or from where it waits.
+/// Runs a call whose server may ask questions, from its beginning or from its parked state.
 async fn ask(
     server: &Arc<Server>,
     pool: &ConnectionPool,
@@ -83,9 +83,11 @@ async fn ask(
     let step = {
         let mut next = pin!(running.next(call));
         tokio::select! {
+            // Biased: an answer that is ready at the moment of the cancellation still counts.
             biased;
             step = next.as_mut() => step,
-            // Its server is told, and may answer all the same.
+            // The cancellation goes to the request that began the call; the server may answer all
+            // the same.
             () = call.cancel.cancelled() => {
                 begun_as.cancel(call.cancel.params().cloned().unwrap_or_default());
                 next.await
@@ -115,8 +117,7 @@ fn went_wrong(answer: &Message) -> bool {
     answer.kind() == MessageKind::Error || answer.field_json("isError") == Some(b"true")
 }
 
-/// The answer of a server that cannot do without what its client has not declared, as the modern
-/// era writes it.
+/// The modern error for a call that failed because the client lacks a capability.
 fn missing(request: &Message, capability: &str) -> Reply {
     let text = format!(
         "this needs the client capability {capability:?}, which the request does not declare"
@@ -146,7 +147,7 @@ async fn begin(
     Ok(ParkedCall::start(connection, turn, &call.request, request))
 }
 
-/// The server's questions as the modern era writes them.
+/// The server's questions in the modern form.
 fn asked(running: &ParkedCall) -> Vec<u8> {
     let mut questions = JsonObject::default();
     for (key, question) in &running.questions {
@@ -160,7 +161,7 @@ fn asked(running: &ParkedCall) -> Vec<u8> {
     questions.json()
 }
 
-/// The request without what only the modern era knows.
+/// The request without the fields of the modern era.
 fn legacy_request(request: &Message) -> Reply {
     let mut params = JsonObject::of(request.body_json());
     params.remove("requestState").remove("inputResponses");
@@ -174,9 +175,11 @@ fn legacy_request(request: &Message) -> Reply {
     with_body(request, &params.json())
 }
 
-/// A legacy answer with what the modern era wants to see in it.
+/// A legacy answer with the fields of the modern era.
 fn modern_answer(request: &Message, info: Option<&ServerInfo>, answer: Message) -> Reply {
     if answer.kind() == MessageKind::Error {
+        // A resource that does not exist: -32002 in the legacy era, invalid params in the modern
+        // one.
         let is_missing =
             request.method() == "resources/read" && answer.field_json("code") == Some(b"-32002");
         if !is_missing {
@@ -210,7 +213,7 @@ fn is_cacheable(method: &str) -> bool {
     )
 }
 
-/// What `server/discover` says about a legacy server.
+/// The `server/discover` result for a legacy server.
 pub(crate) fn discovered(info: Option<&ServerInfo>) -> Vec<u8> {
     let field = |name| info.and_then(|info| info.field(name));
     let mut result = JsonObject::default();

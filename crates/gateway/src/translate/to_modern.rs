@@ -1,5 +1,5 @@
-//! A legacy client's call to a modern server: what the session knows goes with the request, what
-//! the server wants to know is asked of the client, and the answer reads as the client expects it.
+//! Translates a legacy client's call for a modern server: the session's state goes with each
+//! request, the server's questions are put to the client, and the answer gets its legacy form.
 
 use std::sync::{Arc, PoisonError};
 
@@ -14,7 +14,7 @@ use crate::upstream::call::GatewayCall;
 use crate::upstream::reply::{Refusal, Reply, answered, parsed, with_body};
 use crate::upstream::{Connection, Server};
 
-/// One call and its answer.
+/// Sends one call and translates its answer.
 pub(crate) async fn exchange(
     session: &Arc<Session>,
     stream: &Arc<ClientStream>,
@@ -41,7 +41,7 @@ pub(crate) async fn exchange(
     }
 }
 
-/// Asks until the server needs no more input.
+/// Repeats the request with the client's answers until the server needs no more input.
 async fn rounds(
     session: &Arc<Session>,
     stream: &Arc<ClientStream>,
@@ -64,7 +64,8 @@ async fn rounds(
         if answer.field_text("resultType").as_deref() != Some("input_required") {
             return legacy_answer(&call.request, answer);
         }
-        // People are slower than servers: what they are asked costs the call no time.
+        // People are slower than servers: the time a client takes for an answer is not charged to
+        // the call.
         let question = call.control.question();
         let responses = ask_client(session, stream, &answer).await?;
         drop(question);
@@ -83,7 +84,7 @@ async fn rounds(
     .into())
 }
 
-/// The client's params with what a modern server wants to hear each time.
+/// The client's params with the metadata that a modern server expects in each request.
 fn modern_params(session: &Session, request: &Message) -> Vec<u8> {
     let mut params = JsonObject::of(request.body_json());
     params.change("_meta", |meta| {
@@ -139,9 +140,11 @@ async fn ask_client(
     Ok(responses.json())
 }
 
-/// A modern answer without what only the modern era knows.
+/// A modern answer without the fields of the modern era.
 fn legacy_answer(request: &Message, answer: Message) -> Reply {
     if answer.kind() == MessageKind::Error {
+        // A resource that does not exist: invalid params in the modern era, -32002 in the legacy
+        // one.
         let is_missing =
             request.method() == "resources/read" && answer.field_json("code") == Some(b"-32602");
         let Some(code) = answer.field("code").filter(|_| is_missing) else { return Ok(answer) };

@@ -1,5 +1,5 @@
-//! What a client asked for, once: the request, where its related messages go, and how it is called
-//! off.
+//! One call of a client on its way to a server: the request, the sink for its related messages, and
+//! its cancellation.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,42 +13,44 @@ use crate::protocol::Message;
 use crate::protocol::names::Era;
 use crate::upstream::Connection;
 
-/// The way to the client that a server's messages take.
+/// Takes a server's notifications and questions to the client.
 pub trait ClientSink: Send + Sync {
-    /// A notification for the client.
+    /// Sends a notification to the client.
     fn notify(&self, connection: &Arc<Connection>, notification: Message);
-    /// A question for the client; the answer goes back over `connection`. Whoever keeps the
-    /// question open keeps `open`: while it lives, the clock of the call stands still.
+    /// Asks the client a server's question; the client's answer goes back over `connection`. The
+    /// holder of the open question also holds `open`: while `open` lives, the call's clock is
+    /// stopped.
     fn ask(&self, connection: &Arc<Connection>, question: Message, open: Option<Question>);
-    /// Whether the client can be asked something while this call runs.
+    /// Whether the client can be asked a question while this call runs.
     fn can_be_asked(&self) -> bool {
         false
     }
-    /// A notification of our own for the client.
+    /// Sends a notification of the gateway's own to the client.
     fn say(&self, _notification: Message) {}
-    /// The server has hung up and wants to be asked again for the rest; a client that knows how may
-    /// do the same.
+    /// The server has closed the call's stream and wants the gateway to resume it later; a client
+    /// that can resume streams may be treated the same way.
     fn pause(&self) {}
-    /// Whether it listens only because the server is there, and is no reason to keep it.
+    /// Whether this sink listens only while the server is up anyway: it is no reason to keep the
+    /// server running.
     fn is_in_passing(&self) -> bool {
         false
     }
-    /// Whether nobody is behind it: nothing that a server says is about such a call.
+    /// Whether no client is behind the sink: no message of a server is about such a call.
     fn is_nobody(&self) -> bool {
         false
     }
-    /// Whether all calls of this conversation are of one client.
+    /// Whether all calls of this connection belong to one client.
     fn is_one_client(&self) -> bool {
         true
     }
-    /// The lists of the server were read by the gateway; `changed` are the notifications about
-    /// those that are not what clients were shown before.
+    /// The gateway has read the server's lists; `changed` names the notifications for lists that
+    /// differ from those that clients have seen.
     fn listed(&self, _link: &Arc<Connection>, _changed: &[&'static str]) {}
-    /// The era of the clients behind it.
+    /// The era of the clients behind the sink.
     fn era(&self) -> Era {
         Era::Legacy
     }
-    /// Whether somebody is there to take it now.
+    /// Whether a client is there to take a message now.
     fn is_open(&self) -> bool;
 }
 
@@ -57,24 +59,24 @@ pub trait ClientSink: Send + Sync {
 pub struct GatewayCall {
     /// The request as the client wrote it.
     pub request: Message,
-    /// Where messages go that belong to this call.
+    /// The sink for messages that belong to this call.
     pub sink: Arc<dyn ClientSink>,
-    /// How it is called off.
+    /// The cancellation of the call.
     pub cancel: Arc<CallCancel>,
-    /// Arguments that the client mirrored into headers; `None` if it is not one that does.
+    /// Arguments that the client repeated in headers; `None` if the client does not do that.
     pub mirrored: Option<Vec<(HeaderName, HeaderValue)>>,
-    /// The name that a modern client has by the secret it gave; empty if it gave none.
+    /// The name of a modern client, derived from the secret it sent; empty if it sent none.
     pub client: Arc<str>,
-    /// When its own time is over, if it has one.
+    /// The call's deadline, if it has one.
     pub ends: Option<Instant>,
-    /// How it is told that its client is being asked, or has gone.
+    /// Tells the library that the call's client is being asked a question, or has left.
     pub control: Arc<CallControl>,
-    /// Who wants to know that its answer was delivered.
+    /// The listeners for the delivery of the call's answer.
     pub receipt: Arc<DeliveryReceipt>,
 }
 
 impl GatewayCall {
-    /// A call of a client, or of our own.
+    /// A call of a client, or one of the gateway's own.
     pub fn new(request: Message, sink: Arc<dyn ClientSink>) -> Self {
         Self {
             request,
@@ -97,18 +99,19 @@ pub struct DeliveryReceipt {
 }
 
 impl DeliveryReceipt {
-    /// Who wants to be told.
+    /// Sets the listener for the moment before the answer goes out.
     pub fn want(&self, told: impl Fn() + Send + Sync + 'static) {
         let _once = self.wanted.set(Box::new(told));
     }
 
-    /// Who wants to be told once the client's end has taken it.
+    /// Sets the listener for the moment when the client's end has taken the answer.
     pub fn want_taken(&self, told: impl Fn() + Send + Sync + 'static) {
         let _once = self.taken.set(Box::new(told));
     }
 
-    /// The answer is on its way to a client that is there. Told before the client can have read it:
-    /// what it asks next is another call.
+    /// The answer is about to be written to a client that is there. The listener runs before the
+    /// client can have read the answer, so the client's next request counts as another call, not as
+    /// a repeat.
     pub fn sent(&self) {
         self.wanted.get().into_iter().for_each(|told| told());
     }
@@ -118,7 +121,7 @@ impl DeliveryReceipt {
         self.taken.get().into_iter().for_each(|told| told());
     }
 
-    /// The answer was written.
+    /// The answer was written and taken: runs both listeners.
     pub fn delivered(&self) {
         self.sent();
         self.taken();
@@ -131,7 +134,7 @@ impl std::fmt::Debug for DeliveryReceipt {
     }
 }
 
-/// Calls a call off, with the client's own words.
+/// Cancels a call, and keeps the params that the client sent with the cancellation.
 #[derive(Debug, Default)]
 pub struct CallCancel {
     token: CancellationToken,
@@ -139,29 +142,30 @@ pub struct CallCancel {
 }
 
 impl CallCancel {
-    /// Calls it off; `params` are those of the client's `notifications/cancelled`.
+    /// Cancels the call; `params` are those of the client's `notifications/cancelled`.
     pub fn cancel(&self, params: Bytes) {
+        // Before the token: a task that wakes up by the token forwards these params to the server.
         let _first_wins = self.params.set(params);
         self.token.cancel();
     }
 
-    /// Waits until it is called off.
+    /// Waits until the call is cancelled.
     pub async fn cancelled(&self) {
         self.token.cancelled().await;
     }
 
-    /// Whether it was called off.
+    /// Whether the call was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.token.is_cancelled()
     }
 
-    /// What the client said when it called it off.
+    /// The params of the client's `notifications/cancelled`.
     pub fn params(&self) -> Option<&Bytes> {
         self.params.get()
     }
 }
 
-/// A sink that leads nowhere: for requests of our own.
+/// A sink without a client, for the gateway's own requests.
 #[derive(Debug)]
 pub struct NoClient;
 

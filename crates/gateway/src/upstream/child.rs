@@ -1,8 +1,8 @@
-//! Servers' processes: started, spoken to over stdin and stdout, and ended with everything they
-//! started.
+//! Child processes of servers: started, connected over stdin and stdout, and ended together with
+//! every process they started.
 //!
-//! What a configuration names as a command is started nowhere else. `watcher` starts the process
-//! that cleans up after the gateway, and `ops::demo` starts its own cast.
+//! Commands of a configuration are started nowhere else. `watcher` starts the process that cleans
+//! up after the gateway, and the demo crate starts its own servers.
 
 use std::ffi::OsString;
 use std::io;
@@ -25,27 +25,30 @@ use crate::config::Transport;
 use crate::protocol::limits;
 use crate::upstream::call::ClientSink;
 
-/// What a child gets of our environment when it is not ours to hand on whole.
+/// The variables of the gateway's environment that a child gets where it does not inherit all of
+/// it.
 const PASSED_ON: [&str; 7] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG"];
 
-/// How long its last words are waited for once a process has ended.
+/// How long the gateway waits for the last output and the exit status of a process that has ended.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// How a server's processes are started.
+/// The program that starts every child process, if one is set.
 static LAUNCHER: OnceLock<PathBuf> = OnceLock::new();
 
-/// Has every server started through this program, the `seawall` command itself, which ties its life
-/// to ours.
+/// Makes `program`, the `seawall` command itself, the launcher of every child process: the launcher
+/// ties the child's life to the gateway's.
 pub(crate) fn launch_through(program: PathBuf) {
     let _once = LAUNCHER.set(program);
 }
 
-/// Becomes the command of a server, in a process that ends when its parent does. Comes back only if
-/// that fails.
+/// Replaces this process with a server's command, after asking the kernel to kill it when its
+/// parent dies. Returns only if that fails.
 pub(crate) fn become_server(parent: u32, command: &[String]) -> io::Error {
     if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {
         return error.into();
     }
+    // A parent that died before the death signal was set sends none: the changed parent pid shows
+    // it.
     let is_orphan = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get())
         != Some(parent.cast_signed());
     let [program, args @ ..] = command else { return io::ErrorKind::InvalidInput.into() };
@@ -55,7 +58,7 @@ pub(crate) fn become_server(parent: u32, command: &[String]) -> io::Error {
     std::process::Command::new(program).args(args).exec()
 }
 
-/// Starts a server's process and opens a conversation with it.
+/// Starts a server's process and opens a connection to it.
 pub(crate) async fn start(
     server: &Server,
     transport: &Transport,
@@ -78,6 +81,8 @@ pub(crate) async fn start(
     let ended = lifecycle.ended.child_token();
     let connection = Connection::new(&server.name, Wire::Pipe(pipe), general, ended.clone());
     server.processes.note(&connection);
+    // The writer has a token of its own: stdin must close, which asks the process to exit, as soon
+    // as `supervise` sees the end, and not only at `lose`, which waits for the exit status.
     let writing = CancellationToken::new();
     lifecycle.spawn(pipe::write_lines(outgoing, stdin, writing.clone()));
     let (weak, status) = (Arc::downgrade(&connection), Arc::clone(&server.status));
@@ -89,6 +94,8 @@ pub(crate) async fn start(
             status.exited(exit);
         }
         stop(&mut child, group, mark.as_deref()).await;
+        // Last: the process permit and the pid in the status are given back once the process is
+        // gone.
         drop((place, running));
     });
     Ok(connection)
@@ -108,8 +115,8 @@ fn spawn(transport: &Transport, mark: Option<&str>) -> Result<Child, UpstreamFai
     };
     let own =
         env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value.expose())));
-    // A server may be configured without the mark: then what it starts in sessions of their own
-    // stays.
+    // The server's own variables come last and may replace the mark; then processes that it starts
+    // in sessions of their own are not found and stay.
     let mark = mark.map(|mark| (OsString::from(orphans::VARIABLE), OsString::from(mark)));
     let variables: Vec<_> = variables.into_iter().chain(mark).chain(own).collect();
     let path = variables
@@ -143,8 +150,8 @@ fn spawn(transport: &Transport, mark: Option<&str>) -> Result<Child, UpstreamFai
         .map_err(|error| UpstreamFailure::Unreachable(format!("cannot start {command:?}: {error}")))
 }
 
-/// The file of a command: as a shell would find it, so that a missing one is told before anything
-/// starts.
+/// The file of a command, found as a shell would find it: a missing program is reported before any
+/// process starts.
 fn find(command: &str, cwd: Option<&Path>, path: &OsString) -> Option<PathBuf> {
     let is_program = |file: &PathBuf| {
         file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
@@ -156,7 +163,7 @@ fn find(command: &str, cwd: Option<&Path>, path: &OsString) -> Option<PathBuf> {
     std::env::split_paths(path).map(|folder| folder.join(command)).find(is_program)
 }
 
-/// Lives as long as the conversation does. How the process ended, if it did so by itself.
+/// Runs until the connection ends. Returns the exit status if the process ended by itself.
 async fn supervise(
     child: &mut Child,
     reader: impl Future<Output = UpstreamFailure>,
@@ -168,7 +175,8 @@ async fn supervise(
     let why = tokio::select! {
         biased;
         why = connection_ended.run_until_cancelled(reader.as_mut()) => why,
-        // What it said before it ended is read; what it started may hold the pipe open for ever.
+        // Reads the rest of the output of a process that has ended, but not for long: a grandchild
+        // may hold the pipe open for ever.
         _ = child.wait() => {
             let rest = tokio::time::timeout(LAST_WORDS, reader);
             let rest = connection_ended.run_until_cancelled(rest).await;
@@ -176,8 +184,8 @@ async fn supervise(
         }
     };
     writing.cancel();
-    // What it said last and how it ended is part of the answer of every call that waits; but not
-    // for long.
+    // Every waiting call's error quotes the last stderr lines and the exit status, so both are
+    // awaited here, but not for long.
     let exit = tokio::time::timeout(LAST_WORDS, child.wait()).await.ok().and_then(Result::ok);
     let _in_time = tokio::time::timeout(LAST_WORDS, heard).await;
     let was_alone = why.is_some();
@@ -193,8 +201,8 @@ async fn supervise(
     exit.filter(|_| was_alone).map(|exit| exit.to_string())
 }
 
-/// Waits for a process whose stdin is closed, then asks, then insists; whatever it started goes
-/// with it.
+/// Waits for a process whose stdin is closed, then sends SIGTERM, then SIGKILL; every process that
+/// it started goes with it.
 async fn stop(child: &mut Child, group: Option<Pid>, mark: Option<&str>) {
     let signal = |signal| group.map(|group| kill_process_group(group, signal));
     let mut exit = tokio::time::timeout(limits::CHILD_GRACE, child.wait()).await;
@@ -202,11 +210,12 @@ async fn stop(child: &mut Child, group: Option<Pid>, mark: Option<&str>) {
         signal(Signal::TERM);
         exit = tokio::time::timeout(limits::CHILD_GRACE, child.wait()).await;
     }
-    // Also after a polite end: what the process started and left behind goes now.
+    // Also after a clean exit: processes left behind in its group end now.
     signal(Signal::KILL);
     if exit.is_err() {
         let _gone = child.wait().await;
     }
+    // The group does not reach processes that moved to a session of their own; the mark does.
     if let Some(mark) = mark {
         orphans::end(mark).await;
     }

@@ -1,8 +1,8 @@
-//! One conversation with a server: its ids are ours, and every answer finds the call it belongs to.
+//! One connection to a server: it assigns its own request ids and matches every answer to its call.
 //!
-//! Requests of all clients get ids and progress tokens of this conversation, so no two can be mixed
-//! up; what comes back gets the client's own again. `liveness` finds out whether a server of which
-//! nothing is heard is still there. Whatever ends the conversation ends every call in it, at once.
+//! Requests of all clients get ids and progress tokens of this connection, so no two calls can be
+//! mixed up; answers and progress get the client's own id and token again. `liveness` finds out
+//! whether a silent server still runs. The end of the connection ends every call in flight at once.
 
 mod incoming;
 mod listing;
@@ -37,13 +37,14 @@ use crate::upstream::call::{ClientSink, GatewayCall, NoClient};
 
 type PendingReply = Result<Message, UpstreamFailure>;
 
-/// A conversation with one server.
+/// A connection to one server.
 pub struct Connection {
     /// The server's name.
     pub server: String,
-    /// Ends when the conversation ends; ending it ends the conversation.
+    /// Cancelled when the connection ends; cancelling it ends the connection.
     pub ended: CancellationToken,
-    /// No new calls: the conversation ended, or the server cannot be reached any more.
+    /// Cancelled when the connection takes no new calls: it has ended, or the server cannot be
+    /// reached any more. A child of `ended`.
     pub over: CancellationToken,
     wire: Wire,
     info: OnceLock<ServerInfo>,
@@ -55,27 +56,27 @@ pub struct Connection {
     general: Arc<dyn ClientSink>,
     next: AtomicU64,
     of_use: AtomicBool,
-    /// Whether the server may know something of one client that another must not meet.
+    /// Whether the server may hold state of one client that another client must not see.
     is_private: AtomicBool,
-    /// Whether it only waits for its next client.
+    /// Whether the connection only waits for its next client.
     is_spare: AtomicBool,
     begun: Instant,
-    /// When a client last used it, in milliseconds since it began.
+    /// When a client last used the connection, in milliseconds since it began.
     used: AtomicU64,
-    /// When something was last heard of the server, in milliseconds since it began; zero: never.
+    /// When the server last sent anything, in milliseconds since the connection began; zero: never.
     heard: AtomicU64,
-    /// Whether it ended so that another process could be started.
+    /// Whether the connection ended to make room for another process.
     has_given_way: AtomicBool,
-    /// Whether it is being found out if the server is still there.
+    /// Whether a liveness check of the server is running.
     is_suspect: AtomicBool,
-    /// Whether somebody waits for news of a resource.
+    /// Whether a client has subscribed to a resource.
     is_followed: AtomicBool,
     open: Mutex<OpenConnection>,
-    /// Bytes that may still wait to be told.
+    /// A budget of bytes for notifications and answers that wait to be sent.
     telling: Arc<Semaphore>,
-    /// How far the listing of the server's tools has come in it.
+    /// The progress of the gateway's own listing of the server's tools.
     listing: watch::Sender<ListingProgress>,
-    /// When the gateway read the list that no client has read yet.
+    /// When the gateway read the tool list, while no client has used that list yet.
     unread_list: Mutex<Option<Instant>>,
 }
 
@@ -91,16 +92,16 @@ struct PendingRequest {
     token: Option<Bytes>,
     sink: Arc<dyn ClientSink>,
     reply: Option<oneshot::Sender<PendingReply>>,
-    /// Whether the conversation is in use as long as this is open: not for one who only listens for
-    /// changes of lists.
+    /// Whether the connection counts as used while this request is open. A subscription that only
+    /// listens for changed lists does not count.
     is_use: bool,
-    /// Whether a server may be busy with it: not with a subscription, which lasts, nor with our own
-    /// question if it is there.
+    /// Whether the server may be busy with this request. Subscriptions, which stay open, and the
+    /// gateway's own liveness pings do not count.
     is_work: bool,
 }
 
 impl Connection {
-    /// A conversation over `wire`; what belongs to no call goes to `general`.
+    /// A connection over `wire`; messages that belong to no call go to `general`.
     pub fn new(
         server: &str,
         wire: Wire,
@@ -140,29 +141,32 @@ impl Connection {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the two agreed on.
+    /// The server's answer to the handshake.
     pub fn info(&self) -> Option<&ServerInfo> {
         self.info.get()
     }
 
-    /// How the server speaks; a conversation without a handshake is a legacy one.
+    /// The server's era; a connection without a handshake counts as legacy.
     pub fn era(&self) -> Era {
         self.info.get().map_or(Era::Legacy, |info| info.era)
     }
 
-    /// Notes what was agreed on, and who must hear what is said.
+    /// Notes the result of the handshake, and the server's shared state that incoming messages
+    /// update.
     pub fn agree(&self, info: ServerInfo, server: &Server) {
         let _once = self.header_params.set(Arc::clone(&server.header_params));
         let _once = self.status.set(Arc::clone(&server.status));
         if let Wire::Http(http) = &self.wire {
-            // All conversations are with one and the same process; behind a pipe each has its own.
+            // Over HTTP all connections reach the same server process, so they share incidents;
+            // behind a pipe each connection has its own process.
             let _once = self.incidents.set(Arc::clone(&server.incidents));
             http.agree(&info);
         }
         let _once = self.info.set(info);
     }
 
-    /// Tells a legacy server that the handshake is over, once; then it may speak by itself.
+    /// Sends `notifications/initialized` to a legacy server, once; from then on the server may send
+    /// messages of its own accord.
     pub async fn initialized(self: &Arc<Self>) {
         if self.era() == Era::Legacy && self.initialized.set(()).is_ok() {
             self.tell(build::notification("notifications/initialized", None)).await;
@@ -172,25 +176,26 @@ impl Connection {
         }
     }
 
-    /// Whether it can still be used.
+    /// Whether the connection takes new calls.
     pub fn is_alive(&self) -> bool {
         !self.over.is_cancelled()
     }
 
-    /// A client's request and its answer, which carries an id of this conversation. Dropping it
-    /// calls the request off.
+    /// Sends a client's request and returns the answer, under this connection's request id.
+    /// Dropping the future cancels the request.
     pub async fn request(self: &Arc<Self>, call: &GatewayCall) -> PendingReply {
         self.touch();
         if !is_neutral(call.request.method()) {
             self.note_private();
         }
         let incidents = self.incidents.get_or_init(Arc::default);
+        // Read before the request goes out: a loss with a later number hit this request as well.
         let before = incidents.last();
         let judged = |failure| incidents.judged(before, failure, self.ended.is_cancelled());
         let answer = self.exchange(call).await.map_err(judged);
         self.touch();
-        // Lists are read whenever a client comes; that a server can tell them does not show that it
-        // is of use.
+        // A successful list or ping does not show that the server is of use: lists are read
+        // whenever a client connects.
         let method = call.request.method();
         if answer.is_ok()
             && !method.ends_with("/list")
@@ -202,7 +207,7 @@ impl Connection {
     }
 
     async fn exchange(self: &Arc<Self>, call: &GatewayCall) -> PendingReply {
-        // Nobody waits for it any more, and it was not sent yet: then it never is.
+        // Cancelled before it was sent: it never is.
         if call.cancel.is_cancelled() {
             return Err(UpstreamFailure::NotAsked);
         }
@@ -228,19 +233,23 @@ impl Connection {
                 }
             }
         };
+        // Biased towards the answer: an answer that is already here wins over a cancellation.
         let mut answered = pin!(answered);
         let answer = tokio::select! {
             biased;
             answer = answered.as_mut() => answer,
             () = call.cancel.cancelled(), if can_be_cancelled => {
                 let can_come_late = ticket.call_off();
-                // Whoever waits for it has a limit: the deadline of the call.
+                // The call's deadline bounds this wait.
                 match can_come_late {
                     true => answered.await,
                     false => Err(UpstreamFailure::Cancelled),
                 }
             }
         };
+        // The exchange is over, so the ticket's drop must not cancel the request. Only a cancelled
+        // call without an answer keeps `sent`, which lets the drop check whether the server is
+        // alive.
         ticket.is_told = false;
         if !matches!(answer, Err(UpstreamFailure::Cancelled)) {
             ticket.sent = None;
@@ -248,36 +257,38 @@ impl Connection {
         answer
     }
 
-    /// Notes that it is used now.
+    /// Notes that the connection is in use now.
     pub fn touch(&self) {
         let now = u64::try_from(self.age().as_millis()).unwrap_or(u64::MAX);
         self.used.store(now, Ordering::Relaxed);
     }
 
-    /// Notes whether it only waits for its next client.
+    /// Notes whether the connection only waits for its next client.
     pub fn set_spare(&self, is_spare: bool) {
         self.is_spare.store(is_spare, Ordering::Relaxed);
     }
 
-    /// Whether it only waits for its next client.
+    /// Whether the connection only waits for its next client.
     pub fn is_spare(&self) -> bool {
         self.is_spare.load(Ordering::Relaxed)
     }
 
-    /// How long no client has used it.
+    /// How long no client has used the connection.
     pub fn idle(&self) -> Duration {
         self.age().saturating_sub(Duration::from_millis(self.used.load(Ordering::Relaxed)))
     }
 
-    /// Whether a client waits for something in it.
+    /// Whether a client waits for an answer or a notification on this connection.
     pub fn is_in_use(&self) -> bool {
         self.is_followed.load(Ordering::Relaxed)
             || self.open().pending.values().any(|pending| pending.is_use)
     }
 
-    /// Takes no new calls if nobody has used it for so long; whether that is so. Who comes too late
-    /// is not lost: no server has looked at its request.
+    /// Stops taking new calls if no client has used the connection for `limit`; returns whether it
+    /// did. A call that comes too late is not lost: it fails with [`UpstreamFailure::NotTaken`],
+    /// which proves that no server has seen it.
     pub fn rest(&self, limit: Duration) -> bool {
+        // One lock over the check and the change: no call can enter between them.
         let mut open = self.open();
         let is_used = self.is_followed.load(Ordering::Relaxed)
             || open.pending.values().any(|pending| pending.is_use);
@@ -290,51 +301,53 @@ impl Connection {
         true
     }
 
-    /// Ends, so that another process can be started, if nobody has used it for so long; whether it
-    /// does.
+    /// Ends the connection to make room for another process, if no client has used it for `idle`;
+    /// returns whether it did.
     pub fn give_way(&self, idle: Duration) -> bool {
-        // First: whoever sees that it is over asks why.
+        // Set before `rest` cancels `over`: the supervisor wakes up by `over` and then reads this
+        // flag. Taken back if the connection stays.
         self.has_given_way.store(true, Ordering::Release);
         let is_over = self.rest(idle);
         self.has_given_way.fetch_and(is_over, Ordering::AcqRel);
         is_over
     }
 
-    /// Whether it ended so that another process could be started.
+    /// Whether the connection ended to make room for another process.
     pub fn gave_way(&self) -> bool {
         self.has_given_way.load(Ordering::Acquire)
     }
 
-    /// Whether the server did something for a client.
+    /// Whether the server answered a client's request, other than a list, a ping or
+    /// `server/discover`.
     pub fn was_of_use(&self) -> bool {
         self.of_use.load(Ordering::Relaxed)
     }
 
-    /// How long the conversation has lasted.
+    /// The age of the connection.
     pub fn age(&self) -> Duration {
         self.begun.elapsed()
     }
 
-    /// Why the conversation ended.
+    /// Why the connection ended.
     pub fn why_lost(&self) -> Option<UpstreamFailure> {
         self.open().lost.clone()
     }
 
-    /// A request of our own that is no client's matter: nothing else that the server says is taken
-    /// to be about it.
+    /// Sends a request of the gateway's own that concerns no client: other messages of the server
+    /// are never taken to be about this request.
     pub async fn ask_for_all(self: &Arc<Self>, method: &str, params: &[u8]) -> PendingReply {
         let request = Message::parse(build::request(&Id::number(0), method, params))?;
         self.exchange(&GatewayCall::new(request, Arc::new(NoClient))).await
     }
 
-    /// A request of our own.
+    /// Sends a request of the gateway's own on behalf of the connection's clients.
     pub async fn ask(self: &Arc<Self>, method: &str, params: &[u8]) -> PendingReply {
         let request = Message::parse(build::request(&Id::number(0), method, params))?;
         self.exchange(&GatewayCall::new(request, Arc::clone(&self.general))).await
     }
 
-    /// A notification, or an answer to the server's question. A lost server loses it, and so does
-    /// one that does not take it in time; there is nobody to tell.
+    /// Sends a notification, or an answer to the server's question. A server that is lost, or that
+    /// does not take the message in time, loses it; no caller is left to report that to.
     pub async fn tell(self: &Arc<Self>, message: Bytes) {
         let told = async {
             match &self.wire {
@@ -348,8 +361,8 @@ impl Connection {
             tokio::time::timeout(limits::TELL_TIME, self.ended.run_until_cancelled(told)).await;
     }
 
-    /// The same for those who cannot wait. A server that does not take what waits for it loses what
-    /// comes on top.
+    /// Like [`tell`](Self::tell), without waiting. Messages beyond the byte budget of a slow server
+    /// are dropped.
     pub fn tell_soon(self: &Arc<Self>, message: Bytes) {
         let message = match &self.wire {
             Wire::Pipe(pipe) => match pipe.try_send(message) {
@@ -358,6 +371,7 @@ impl Connection {
             },
             Wire::Http(_) => message,
         };
+        // Each message is charged for its task as well, so that many tiny messages are bounded too.
         let cost = u32::try_from(message.len() + limits::TELL_EACH).unwrap_or(u32::MAX);
         let Ok(place) = Arc::clone(&self.telling).try_acquire_many_owned(cost) else { return };
         let connection = Arc::clone(self);
@@ -367,26 +381,29 @@ impl Connection {
         });
     }
 
-    /// Answers a server's question with a refusal.
+    /// Answers a server's question with an error.
     pub fn refuse(self: &Arc<Self>, question: &Message, why: &str) {
         self.tell_soon(build::error(question.id(), &RpcError::new(build::METHOD_NOT_FOUND, why)));
     }
 
-    /// The conversation is over; every call in it fails now. Whoever hears of it finds it dead.
+    /// Ends the connection; every call in flight fails now, and a caller that gets such a failure
+    /// finds the connection dead.
     pub fn lose(&self, failure: UpstreamFailure) {
         let pending: Vec<PendingRequest> = {
             let mut open = self.open();
             open.lost.get_or_insert_with(|| failure.clone());
             open.pending.drain().map(|(_, pending)| pending).collect()
         };
+        // Before the replies: a caller that sees its failure must not send its next call into this
+        // connection. The failures go out without the lock.
         self.ended.cancel();
         for reply in pending.into_iter().filter_map(|pending| pending.reply) {
             let _gone = reply.send(Err(failure.clone()));
         }
     }
 
-    /// The server cannot be reached any more: no new calls, but those under way may still be
-    /// answered.
+    /// Stops taking new calls because the server cannot be reached any more; calls in flight may
+    /// still be answered.
     pub fn retire(&self, failure: &UpstreamFailure) {
         self.open().lost.get_or_insert_with(|| failure.clone());
         self.over.cancel();
@@ -402,9 +419,12 @@ impl Connection {
         let id = call.request.id().cloned().unwrap_or_else(|| Id::number(number));
         let sink = Arc::clone(&call.sink);
         let mut open = self.open();
+        // Checked and entered under one lock, so that a request either is here when `lose` fails
+        // all calls, or is refused.
         if let Some(failure) = &open.lost {
             return Err(match failure {
-                // The server was told nothing of this one: its own session is opened first.
+                // The server has not seen this request: the supervisor opens another session for it
+                // first.
                 UpstreamFailure::SessionLost | UpstreamFailure::NotTaken => {
                     UpstreamFailure::NotTaken
                 }
@@ -435,7 +455,8 @@ impl Connection {
         Ok((RequestTicket { connection, number, cancel, sent, is_told: false }, answer))
     }
 
-    /// The server has hung up on a request and will go on with it when it is asked again.
+    /// The server has closed the stream of a request and will go on with it once the gateway
+    /// resumes the stream.
     pub fn paused(&self, number: u64) {
         let sink = self.open().pending.get(&number).map(|pending| Arc::clone(&pending.sink));
         if let Some(sink) = sink {
@@ -443,7 +464,7 @@ impl Connection {
         }
     }
 
-    /// One request has its answer, or will get none; the conversation goes on.
+    /// Hands a request its answer, or its failure; the connection goes on.
     pub fn settle(&self, number: Option<u64>, reply: PendingReply) {
         let waiting = number.and_then(|number| self.open().pending.get_mut(&number)?.reply.take());
         if let Some(waiting) = waiting {
@@ -451,7 +472,7 @@ impl Connection {
         }
     }
 
-    /// Headers and session of an HTTP conversation are closed with it.
+    /// Ends the connection; the session of an HTTP server is closed with a DELETE first.
     pub async fn close(&self) {
         if let Wire::Http(http) = &self.wire {
             http.close().await;
@@ -461,13 +482,13 @@ impl Connection {
 }
 
 impl Drop for Connection {
-    /// A conversation that nobody holds is over: its process or its streams end.
+    /// A connection without holders is over: its process or its streams end.
     fn drop(&mut self) {
         self.ended.cancel();
     }
 }
 
-/// Whether a server that was asked this is as it was before.
+/// Whether a request leaves the server's state untouched.
 fn is_neutral(method: &str) -> bool {
     matches!(
         method,
@@ -475,7 +496,7 @@ fn is_neutral(method: &str) -> bool {
     )
 }
 
-/// The request with an id, and if it asks for progress a token, of this conversation.
+/// The request with an id of this connection, and a progress token of it if it asks for progress.
 fn renumbered(request: &Message, number: u64) -> Bytes {
     let number = number.to_string();
     let spans = [request.id_span(), request.meta("progressToken")];

@@ -1,13 +1,13 @@
-//! Where messages go that a legacy event stream asks for: an address of the stream's own origin,
-//! and no other.
+//! Resolves the POST address that a legacy event stream names: it must have the stream's own
+//! origin.
 
 use http::Uri;
 use http::uri::{Authority, PathAndQuery, Scheme};
 
 use super::UpstreamFailure;
 
-/// The address that `said` is, seen from `url`. Whoever could name another origin could have the
-/// operator's headers.
+/// Resolves the reference `said` against `url`. Only the same origin is allowed: the operator's
+/// headers, credentials among them, are sent to this address.
 pub(super) fn of(url: &Uri, said: &[u8]) -> Result<Uri, UpstreamFailure> {
     let refuse =
         |why: &str| UpstreamFailure::Handshake(format!("the address it names for messages {why}"));
@@ -29,26 +29,26 @@ pub(super) fn of(url: &Uri, said: &[u8]) -> Result<Uri, UpstreamFailure> {
     Uri::from_parts(parts).map_err(|_| refuse("is not a valid URL"))
 }
 
-/// Whether a reference begins with a scheme: a colon before any slash, question mark or other end
-/// of it.
+/// Whether a reference begins with a scheme: its first `:`, `/` or `?` is a colon.
 fn has_scheme(said: &str) -> bool {
     said.find([':', '/', '?']).is_some_and(|end| said[end..].starts_with(':'))
 }
 
-/// Path and query of an absolute address, if its origin is that of `url`.
+/// Path and query of an absolute URL, if its origin is that of `url`.
 fn of_same_origin(url: &Uri, said: &str) -> Option<String> {
     let said: Uri = said.parse().ok()?;
     let is_same = origin(url).is_some() && origin(&said) == origin(url);
     is_same.then(|| said.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string))
 }
 
-/// Scheme, host and port; nothing if there is a user in it, which no server has a reason to say.
+/// Scheme, host and port; `None` for a URL with a user part, which no server has a reason to send.
 fn origin(url: &Uri) -> Option<(&Scheme, String, u16)> {
     let scheme = url.scheme()?;
     let authority: &Authority =
         url.authority().filter(|authority| !authority.as_str().contains('@'))?;
     let port = match authority.port_u16() {
         Some(port) => port,
+        // Something follows the host that is no valid port, such as a lone colon.
         None if authority.as_str().len() > authority.host().len() => return None,
         None if *scheme == Scheme::HTTPS => 443,
         None => 80,
@@ -56,7 +56,7 @@ fn origin(url: &Uri) -> Option<(&Scheme, String, u16)> {
     Some((scheme, authority.host().to_ascii_lowercase(), port))
 }
 
-/// A reference without an origin, seen from a path.
+/// Resolves a reference without an origin against a path.
 fn seen_from(path: &str, said: &str) -> String {
     match said.chars().next() {
         Some('/') => said.to_owned(),
@@ -65,7 +65,7 @@ fn seen_from(path: &str, said: &str) -> String {
     }
 }
 
-/// A path without the steps `.` and `..`.
+/// Removes the segments `.` and `..` from a path.
 fn without_dots(path: &str) -> String {
     let (path, query) = path.split_at(path.find('?').unwrap_or(path.len()));
     let mut steps: Vec<&str> = Vec::new();
@@ -74,6 +74,7 @@ fn without_dots(path: &str) -> String {
         ends_open = matches!(step, "." | "..");
         match step {
             "." => {}
+            // At the root nothing is left to remove: the path cannot leave the origin.
             ".." => _ = steps.pop(),
             step => steps.push(step),
         }

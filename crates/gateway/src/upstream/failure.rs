@@ -8,89 +8,91 @@ use serde_json::json;
 use crate::protocol::Reject;
 use crate::protocol::build::{self, RpcError};
 
-/// What went wrong between us and a server.
+/// A failure between the gateway and a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpstreamFailure {
-    /// It could not be started or reached: nothing was sent.
+    /// The server could not be started or reached: nothing was sent.
     #[error("could not be reached: {0}")]
     Unreachable(String),
-    /// It can never be started or reached as it is configured: nothing was sent.
+    /// The server can never be started or reached as it is configured: nothing was sent.
     #[error("cannot be started: {0}")]
     Impossible(String),
-    /// It is not there yet: nothing was sent.
+    /// The server is still starting: nothing was sent.
     #[error("is starting up and not ready yet{}", next_try(*.0))]
     Starting(Duration),
-    /// It could not be reached, and is tried again: nothing was sent.
+    /// The server could not be reached and will be tried again: nothing was sent.
     #[error("is unavailable: it {reason}{}", next_try(*.retry_in))]
     Away {
-        /// What went wrong last.
+        /// The last failure, in words.
         reason: String,
-        /// How long until it is tried again.
+        /// The time until the next reconnection.
         retry_in: Duration,
     },
-    /// It was tried as often as the operator allows, and is not tried any more: nothing was sent.
+    /// The server failed as often as the operator allows and is not tried any more: nothing was
+    /// sent.
     #[error("is not tried any more: Maximum reconnection attempts ({0}) reached")]
     GivenUp(u32),
-    /// It no longer knows the session: it has not looked at the request.
+    /// The server no longer knows the session: it has not looked at the request.
     #[error("no longer knows the session")]
     SessionLost,
-    /// It does not know the session either that it has just opened: it has not looked at the
+    /// The server does not even know the session that it has just opened: it has not looked at the
     /// request.
     #[error("does not know the session that it has just opened")]
     Forgetful,
-    /// The conversation ended before the request was written to it: whoever asks again reaches the
-    /// next one.
+    /// The connection ended before the request was written to it: a repeat reaches the next
+    /// connection.
     #[error("was lost before the request was sent")]
     NotTaken,
-    /// It was lost while it worked on the request.
+    /// The server was lost while the request was in flight.
     #[error("was lost while it worked on the request: {0}")]
     Lost(String),
-    /// It answered with an HTTP status that is no answer.
+    /// The server answered with an HTTP error status and no usable JSON-RPC answer.
     #[error("answered with HTTP status {status}{}", said(.text))]
     Status {
-        /// The status.
+        /// The HTTP status.
         status: u16,
-        /// The beginning of what it said.
+        /// The beginning of the response's text.
         text: String,
-        /// When to come back, as the header says it.
+        /// The `Retry-After` header, as the server sent it.
         retry_after: Option<String>,
     },
-    /// What it sent cannot be read.
+    /// The server sent a message that cannot be read.
     #[error("sent a message that cannot be read: {0}")]
     Broken(#[from] Reject),
-    /// It did not answer in time.
+    /// The server did not answer in time.
     #[error("did not answer within {} s", .0.as_secs())]
     Silent(Duration),
-    /// It speaks, but refuses to shake hands.
+    /// The server answers, but refuses the handshake.
     #[error("refused the handshake: {0}")]
     Handshake(String),
-    /// It failed like everything else that was under way then: one incident, however many calls it
+    /// The call failed together with everything else in flight: one incident, however many calls it
     /// ended.
     #[error("{failure}")]
     Struck {
-        /// Its number.
+        /// The number of the incident.
         incident: u64,
-        /// What it was.
+        /// The failure that ended the calls.
         failure: Box<UpstreamFailure>,
     },
-    /// The call was called off before it was sent.
+    /// The call was cancelled before it was sent.
     #[error("was not asked: the call was cancelled before that")]
     NotAsked,
-    /// The call was called off; nobody waits for an answer.
+    /// The call was cancelled; no caller waits for the answer.
     #[error("was not waited for: the call was cancelled")]
     Cancelled,
-    /// There are as many processes of servers as there may be: nothing was sent.
+    /// The limit of server processes is reached: nothing was sent.
     #[error("was not started: {0} server processes are running, as many as this gateway starts")]
     NoRoom(usize),
-    /// Too much is under way already.
+    /// Too many calls are in flight on this connection.
     #[error("has too many calls under way")]
     Full,
 }
 
-/// How much of what a server says about itself is passed on.
+/// The most characters of a server's text that are passed on.
 const SHOWN: usize = 300;
 
-/// The beginning of what a server said, fit to be shown to people and models.
+/// The beginning of a server's text, without invisible characters, fit to be shown to people and
+/// models.
 pub(crate) fn beginning(text: &str) -> String {
     text.chars().filter(|letter| !seawall::is_unseen(*letter)).take(SHOWN).collect()
 }
@@ -113,15 +115,15 @@ pub(crate) fn seconds(duration: Duration) -> u64 {
 }
 
 impl UpstreamFailure {
-    /// Whether trying again by ourselves makes no sense: somebody has to change something.
+    /// Whether reconnection makes no sense: a person has to change something.
     pub fn is_final(&self) -> bool {
-        // An address that nobody answers at today may be answered tomorrow.
+        // An address that does not answer today may answer tomorrow.
         let is_unreachable = matches!(self, Self::Unreachable(_));
         !is_unreachable && seawall::classify(&self.signals()).disposition != Disposition::Transient
     }
 
-    /// The same, of a conversation that could not be opened: the request was never sent, whatever
-    /// the server said.
+    /// The same failure, seen from a request whose connection could not be opened: the request was
+    /// never sent, whatever the server answered to the handshake.
     pub fn before_sending(self) -> Self {
         if self.was_not_sent() { self } else { Self::Unreachable(format!("it {self}")) }
     }

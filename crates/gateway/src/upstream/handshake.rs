@@ -1,9 +1,10 @@
-//! How a conversation begins: in the client's own era if the server speaks it, else in the other.
+//! Decides in which era a connection begins: the client's own if the server speaks it, else the
+//! other.
 //!
-//! A legacy client's server is asked with `initialize` first, a modern client's with
-//! `server/discover`. Where the transport was guessed and HTTP refuses both, the server may be one
-//! of before streamable HTTP. What a server turned out to speak is remembered as a hint, so that
-//! the question that fails is not asked each time.
+//! For a legacy client the server is sent `initialize` first, for a modern client
+//! `server/discover`. If the transport was guessed and HTTP refuses both, the server may predate
+//! streamable HTTP, and SSE is tried. The era that a server turned out to speak is remembered as a
+//! hint, so that later handshakes do not repeat the request that fails.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +25,7 @@ use crate::protocol::server_info::ServerInfo;
 use crate::protocol::{Message, MessageKind, hash, limits, scan};
 use crate::upstream::call::ClientSink;
 
-/// What a client brings to a handshake.
+/// A client's part of a handshake.
 #[derive(Clone, Debug)]
 pub struct HandshakeParams {
     /// The era to try first.
@@ -36,7 +37,7 @@ pub struct HandshakeParams {
 }
 
 impl HandshakeParams {
-    /// The revision that the client asked for.
+    /// The protocol revision that the client asked for.
     pub fn version(&self) -> String {
         let version = JsonObject::of(&self.initialize)
             .get("protocolVersion")
@@ -45,7 +46,8 @@ impl HandshakeParams {
         version.unwrap_or_default()
     }
 
-    /// The name under which is remembered what a server says to clients like this one.
+    /// The catalog cache key for this server's answers to clients with the same era, revision and
+    /// capabilities.
     pub fn key(&self, server: &Server) -> String {
         let params = JsonObject::of(&self.initialize);
         let era = if self.prefer == Era::Modern { b"modern" } else { b"legacy" };
@@ -55,17 +57,17 @@ impl HandshakeParams {
     }
 }
 
-/// How a try to shake hands ended.
+/// The outcome of one handshake attempt in one era.
 enum HandshakeAttempt {
     Agreed(ServerInfo),
-    /// The server does not speak this era, or says nothing at all.
+    /// The server does not speak this era, or does not answer at all.
     NotSpoken(UpstreamFailure),
 }
 
-/// Why no conversation began.
+/// Why no connection was opened.
 struct HandshakeRefused {
     failure: UpstreamFailure,
-    /// The address takes no POST in either era, which is how a server answers that speaks SSE only.
+    /// The URL refuses POST in both eras, as a server does that speaks only SSE.
     takes_no_post: bool,
 }
 
@@ -82,7 +84,7 @@ impl From<HandshakeRefused> for UpstreamFailure {
 }
 
 impl Server {
-    /// Tries once to open a conversation; what belongs to no call goes to `general`.
+    /// Tries once to open a connection; messages that belong to no call go to `general`.
     pub(super) async fn shake(
         &self,
         handshake: &HandshakeParams,
@@ -93,7 +95,7 @@ impl Server {
         };
         if self.is_older.load(Ordering::Acquire) {
             match self.begin(older, handshake, general).await {
-                // It was renewed since: it is asked from the start.
+                // The server was upgraded since: start again with streamable HTTP.
                 Err(HandshakeRefused {
                     failure: UpstreamFailure::Status { .. } | UpstreamFailure::Handshake(_),
                     ..
@@ -113,7 +115,7 @@ impl Server {
         }
     }
 
-    /// Opens a conversation over one transport.
+    /// Opens a connection over one transport.
     async fn begin(
         &self,
         transport: &Transport,
@@ -134,7 +136,7 @@ impl Server {
             connection.close().await;
             return Err(refused.into());
         }
-        // Some servers end when they are asked what they do not know.
+        // Some servers exit when they get a request that they do not know.
         let connection = if connection.is_alive() {
             connection
         } else {
@@ -144,11 +146,15 @@ impl Server {
         let refused_again =
             match greet(&connection, second, handshake, time.within(limits::HANDSHAKE)).await? {
                 HandshakeAttempt::Agreed(info) => {
+                    // Noted only after the first era failed: a server that speaks both gets each
+                    // client in its own era.
                     self.note_only(second);
                     return Ok(self.agreed(connection, info));
                 }
                 HandshakeAttempt::NotSpoken(failure) => failure,
             };
+        // A slow starter may have missed the short probe in the first era: it gets one full attempt
+        // more.
         if matches!(refused, UpstreamFailure::Silent(_))
             && !time.is_over()
             && let HandshakeAttempt::Agreed(info) =
@@ -197,9 +203,9 @@ impl Server {
     }
 }
 
-/// How long a handshake may take. A command may have to install something before it can answer, so
-/// each question to it has its own time; a remote server is there or it is not, and all questions
-/// to it have one.
+/// The time budget of a handshake. A command may have to install something before it can answer, so
+/// each request to it has its own timeout; all requests to a remote server, which is up or not,
+/// share one deadline.
 struct HandshakeTime(Option<Instant>);
 
 impl HandshakeTime {
@@ -208,7 +214,7 @@ impl HandshakeTime {
         Self((!is_process).then(|| Instant::now() + limits::REMOTE_HANDSHAKE))
     }
 
-    /// As long as this, or as is left.
+    /// At most `most`, and no more than the remaining time.
     fn within(&self, most: Duration) -> Duration {
         self.0.map_or(most, |end| most.min(end.saturating_duration_since(Instant::now())))
     }
@@ -218,7 +224,8 @@ impl HandshakeTime {
     }
 }
 
-/// The server speaks neither streamable HTTP nor SSE; if that is why, both reasons are told.
+/// The failure of a server that refused both streamable HTTP and SSE: both reasons, if SSE was
+/// refused as well.
 fn neither(http: &UpstreamFailure, sse: UpstreamFailure) -> UpstreamFailure {
     match sse {
         UpstreamFailure::Status { .. } | UpstreamFailure::Handshake(_) => {
@@ -243,7 +250,7 @@ fn probe_time(era: Era) -> Duration {
     if era == Era::Modern { limits::PROBE } else { limits::HANDSHAKE }
 }
 
-/// Shakes hands in one era.
+/// Performs the handshake in one era.
 async fn greet(
     connection: &Arc<Connection>,
     era: Era,
@@ -266,6 +273,7 @@ async fn greet(
         Ok(Err(failure @ UpstreamFailure::Status { status: 400 | 404 | 405 | 406 | 415, .. })) => {
             Ok(HandshakeAttempt::NotSpoken(failure))
         }
+        // A server that dies of the request may still speak the other era, on a new connection.
         Ok(Err(failure @ UpstreamFailure::Lost(_))) => Ok(HandshakeAttempt::NotSpoken(failure)),
         Ok(Err(failure)) => Err(failure),
         Err(_) => Ok(HandshakeAttempt::NotSpoken(UpstreamFailure::Silent(time))),
@@ -311,7 +319,8 @@ fn header_map(headers: &[(http::HeaderName, Secret)]) -> Result<HeaderMap, Upstr
     Ok(map)
 }
 
-/// The `_meta` of every modern request that is made for a client with these `initialize` params.
+/// The `_meta` of every modern request that the gateway makes for a client with these `initialize`
+/// params.
 pub(crate) fn meta(initialize: &[u8]) -> Bytes {
     let params = JsonObject::of(initialize);
     let mut meta = JsonObject::default();

@@ -1,7 +1,7 @@
-//! Which arguments a tool wants repeated in headers: learned from its server's list of tools.
+//! Learns from a server's tool list which arguments its tools want repeated in headers.
 //!
-//! A modern server on HTTP checks them itself; for one that cannot see headers we do. A client that
-//! cannot set headers has us set them.
+//! A modern server on HTTP checks these headers itself; for a server that cannot see headers the
+//! gateway checks them. For a client that cannot set headers the gateway sets them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,10 +16,10 @@ use crate::protocol::names::Era;
 use crate::protocol::{Id, Message, Span, header, limits, scan};
 use crate::upstream::call::{GatewayCall, NoClient};
 
-/// The path to an argument, and the header it goes into.
+/// The path to an argument, and its header.
 type HeaderParam = (Vec<String>, HeaderName);
 
-/// What each tool wants, once a list of tools was seen.
+/// The header params of each tool; `None` until a tool list was read.
 #[derive(Debug, Default)]
 pub struct HeaderParams {
     tools: Mutex<Option<HashMap<String, Vec<HeaderParam>>>>,
@@ -30,19 +30,22 @@ impl HeaderParams {
         self.tools.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// The list has changed: it must be read again.
+    /// The tool list has changed and must be read again.
     pub fn forget(&self) {
         *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// The call with the headers its tool wants, set or checked; asks for the list of tools if none
-    /// was seen.
+    /// Returns the call with its tool's headers set or checked; lists the tools first if no list
+    /// was read.
     pub async fn settle(
         &self,
         connection: &Arc<Connection>,
         call: &GatewayCall,
         server_checks: bool,
     ) -> Result<GatewayCall, RpcError> {
+        // Either the server checks and the client sent none (set them), or the client sent them to
+        // a server that cannot check (check them). In the other two cases the call passes
+        // unchanged.
         let is_needed =
             call.request.method() == "tools/call" && server_checks == call.mirrored.is_none();
         if is_needed && !self.knows() {
@@ -80,7 +83,7 @@ impl HeaderParams {
         }
     }
 
-    /// What the client put into headers must be what the body says.
+    /// Each header of the client must agree with the argument in the body.
     fn check(
         &self,
         request: &Message,
@@ -139,7 +142,7 @@ impl HeaderParams {
         }
     }
 
-    /// The headers for a call of a tool.
+    /// The headers for a tool call.
     fn headers(&self, request: &Message) -> Vec<(HeaderName, HeaderValue)> {
         let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted = request
@@ -162,6 +165,7 @@ impl HeaderParams {
 fn collect(raw: &[u8], schema: Span, path: &mut Vec<String>, wanted: &mut Vec<HeaderParam>) {
     let find =
         |object, name| scan::members(raw, object).into_iter().find(|field| field.is(raw, name));
+    // The schema is the server's: the depth bounds the recursion.
     if path.len() > 8 {
         return;
     }
@@ -180,7 +184,7 @@ fn collect(raw: &[u8], schema: Span, path: &mut Vec<String>, wanted: &mut Vec<He
     }
 }
 
-/// The argument at a path, as a header: strings, numbers and booleans only.
+/// The argument at a path as a header value: strings, numbers and booleans only.
 fn argument(raw: &[u8], arguments: Span, path: &[String]) -> Option<HeaderValue> {
     let mut at = arguments;
     for name in path {

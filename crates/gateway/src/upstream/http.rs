@@ -1,5 +1,5 @@
-//! A conversation over streamable HTTP, in both eras: one POST per message, an answer as JSON or as
-//! a stream.
+//! A connection over streamable HTTP, in both eras: one POST per message, answered with JSON or an
+//! event stream.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -27,18 +27,18 @@ const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event
 const STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// How often in a row a broken stream is taken up again.
+/// How often in a row a broken stream is resumed.
 const RESUMES: u32 = 5;
-/// How long to wait before that when the server does not say.
+/// The pause before a resume if the server names none.
 const RESUME_AFTER: Duration = Duration::from_secs(1);
-/// How long when it does: not without any pause, and not for ever.
+/// The bounds of a pause that the server names.
 const RESUME_WITHIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
-/// A stream that lasted this long was not sent away.
+/// A stream that lasted this long was not refused: the backoff starts over.
 const LASTING: Duration = Duration::from_secs(10);
-/// Notifications and answers to one server that are on their way at a time.
+/// Notifications and answers in flight to one server at a time.
 const TELLING: usize = 64;
 
-/// One HTTP conversation.
+/// One connection over HTTP.
 pub struct HttpConnection {
     client: HttpClient,
     url: Uri,
@@ -52,14 +52,14 @@ pub struct HttpConnection {
 type HttpReply = Result<Message, UpstreamFailure>;
 
 impl HttpConnection {
-    /// A conversation with the server at `url`, with the operator's headers on every request.
+    /// A connection to the server at `url`, with the operator's headers on every request.
     pub fn new(client: HttpClient, url: Uri, headers: HeaderMap, ended: CancellationToken) -> Self {
         let (session, agreed, telling) =
             (Mutex::new(None), OnceLock::new(), Semaphore::new(TELLING));
         Self { client, url, headers, session, agreed, ended, telling }
     }
 
-    /// From now on requests carry what was agreed on.
+    /// Notes the handshake: from now on requests carry the agreed protocol revision.
     pub fn agree(&self, info: &ServerInfo) {
         let version = HeaderValue::from_str(&info.version).unwrap_or(HeaderValue::from_static(""));
         let _once = self.agreed.set((info.era, version));
@@ -92,8 +92,8 @@ impl HttpConnection {
         response::send(&self.client, request).await
     }
 
-    /// One request and its answer; everything else that comes on its stream goes to the
-    /// conversation.
+    /// Sends one request and returns its answer; other messages on the answer's stream go to
+    /// `connection`.
     pub async fn exchange(
         &self,
         connection: &Arc<Connection>,
@@ -112,6 +112,7 @@ impl HttpConnection {
             }
         })?;
         connection.hear();
+        // Only the answer to `initialize` may set the session.
         if request.method() == "initialize"
             && let Some(session) = response.headers().get(header::SESSION)
         {
@@ -121,8 +122,8 @@ impl HttpConnection {
             let had_session = request.method() != "initialize" && self.session().is_some();
             let reply = refused(response, number, had_session).await;
             if let Err(UpstreamFailure::SessionLost) = &reply {
-                // Of this request it is certain that the server did not look at it; of others that
-                // are under way it is not.
+                // The server certainly did not look at this request; other requests in flight may
+                // have run. So the connection is retired, not lost.
                 connection.retire(&UpstreamFailure::SessionLost);
             }
             return reply;
@@ -141,8 +142,8 @@ impl HttpConnection {
         }
     }
 
-    /// Reads a stream until the answer comes, taking it up again where it breaks if the server
-    /// allows that.
+    /// Reads a stream until the answer comes; resumes a broken stream if the server gave an event
+    /// id.
     async fn read_answer(
         &self,
         connection: &Arc<Connection>,
@@ -173,8 +174,8 @@ impl HttpConnection {
         }
     }
 
-    /// Opens the stream of messages that belong to no request, or takes one up again. `None`: the
-    /// server has none.
+    /// Opens the stream of messages that belong to no request, or resumes a stream. `None`: the
+    /// server offers none.
     async fn resume(
         &self,
         place: &ResumePoint,
@@ -192,7 +193,8 @@ impl HttpConnection {
             .then_some(response))
     }
 
-    /// A notification or an answer: nothing comes back.
+    /// Sends a notification or an answer to a server's question; the response is drained and
+    /// ignored.
     pub async fn tell(&self, message: Bytes, mirrored: &CallHeaders) {
         let Ok(_turn) = self.telling.acquire().await else { return };
         let mut post = self.request(Method::POST, BOTH, message.clone());
@@ -206,9 +208,10 @@ impl HttpConnection {
         }
     }
 
-    /// Listens to what a legacy server says by itself, as long as the conversation lasts.
+    /// Listens to messages that a legacy server sends of its own accord, until the connection ends.
     pub fn listen(&self, connection: &Arc<Connection>) {
         let (connection, ended) = (Arc::downgrade(connection), self.ended.clone());
+        // A copy without the connection: the listening task must not keep the connection alive.
         let http = Self {
             client: self.client.clone(),
             url: self.url.clone(),
@@ -221,8 +224,8 @@ impl HttpConnection {
         tokio::spawn(async move { ended.run_until_cancelled(http.read_general(connection)).await });
     }
 
-    /// Streams that are cut when nothing was said are normal. They are opened again: as soon as the
-    /// server wants if it says when, else later each time.
+    /// Keeps the general stream open. A stream that breaks without a message is normal and is
+    /// reopened: after the pause that the server names, else with a growing backoff.
     async fn read_general(&self, connection: Weak<Connection>) {
         let (mut place, rng, mut in_vain) = (ResumePoint::default(), Rng::new(), 0);
         loop {
@@ -234,6 +237,8 @@ impl HttpConnection {
                     let mut events = ResponseEvents::new(response.into_body());
                     while let Ok(Some(message)) = next(&mut events, &mut place).await {
                         in_vain = 0;
+                        // Held for one message only, so that the connection can be dropped while
+                        // this task waits.
                         let Some(connection) = connection.upgrade() else { return };
                         connection.receive(message, None);
                     }
@@ -260,7 +265,7 @@ impl HttpConnection {
     }
 }
 
-/// Where a stream broke, and how long to wait.
+/// The point at which a stream broke, and the pause before its resume.
 #[derive(Default)]
 struct ResumePoint {
     id: Option<String>,
@@ -295,7 +300,7 @@ fn answers(message: &Message, number: u64) -> bool {
         && message.id().and_then(Id::as_number) == Some(number)
 }
 
-/// The headers that mirror a modern request.
+/// The headers that repeat the method and the name of a modern request.
 fn modern_headers(request: &Message) -> HeaderMap {
     let mut headers = HeaderMap::new();
     if let Some(version) = request.meta_json(PROTOCOL_VERSION).and_then(scan::text) {
@@ -308,7 +313,7 @@ fn modern_headers(request: &Message) -> HeaderMap {
     headers
 }
 
-/// What a request is about: a tool, a prompt, a resource, a task.
+/// The name of the tool or prompt, the resource URI or the task id of a request.
 pub(crate) fn named(request: &Message) -> Option<std::borrow::Cow<'_, str>> {
     match request.method() {
         "tools/call" | "prompts/get" => request.field_text("name"),
@@ -318,9 +323,9 @@ pub(crate) fn named(request: &Message) -> Option<std::borrow::Cow<'_, str>> {
     }
 }
 
-/// A status that is no success: the protocol's own answer if the body is one for this request. A
-/// server that is too busy or broken says so with its status and the pause it names, whatever its
-/// error is, unless that blames the request.
+/// The outcome of an HTTP error status: the JSON-RPC answer in the body, if it answers this
+/// request. For a status of an overloaded or broken server the status and its `Retry-After` count
+/// instead, unless the answer blames the request.
 async fn refused(response: Response<Incoming>, number: u64, had_session: bool) -> HttpReply {
     let is_trouble = matches!(response.status().as_u16(), 408 | 425 | 429 | 500..=599);
     let (failure, message) = response::refusal(response).await;
@@ -334,8 +339,8 @@ async fn refused(response: Response<Incoming>, number: u64, had_session: bool) -
     }
 }
 
-/// Whether an answer stays the same however often the request is made: a result, or what is wrong
-/// with the request.
+/// Whether an answer stays the same however often the request is repeated: a result, or an error
+/// about the request itself.
 fn is_final(answer: &Message) -> bool {
     let code =
         answer.field_json("code").and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());

@@ -1,5 +1,5 @@
-//! The one HTTP client: pooled connections, rustls, no redirects, nothing of the downstream client
-//! forwarded.
+//! The HTTP client that all servers share: pooled connections, rustls, no redirects, no headers of
+//! the downstream client.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -13,16 +13,16 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::UpstreamFailure;
 
-/// What it is made of.
+/// The client's type: hyper with rustls.
 pub type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
-/// The client that all servers share, made when the first of them needs it: reading the system's
-/// certificates takes time, and a machine without any can still run commands.
+/// The client that all servers share, built when the first server needs it: reading the system's
+/// certificates takes time, and a machine without certificates can still run commands.
 #[derive(Clone, Debug, Default)]
 pub struct SharedHttpClient(Arc<OnceLock<Result<HttpClient, String>>>);
 
 impl SharedHttpClient {
-    /// The client, or why there is none.
+    /// The client, or the reason why it could not be built.
     pub fn get(&self) -> Result<HttpClient, UpstreamFailure> {
         let made = self.0.get_or_init(|| client().map_err(|error| error.to_string()));
         made.clone().map_err(|error| {
@@ -35,6 +35,7 @@ impl SharedHttpClient {
 
 fn client() -> std::io::Result<HttpClient> {
     let mut tcp = HttpConnector::new();
+    // The connector below TLS also gets https URLs.
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(Duration::from_secs(10)));

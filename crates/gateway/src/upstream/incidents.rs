@@ -1,30 +1,31 @@
-//! Which losses are one: a call that was under way when a server was lost, and is lost too, was
-//! lost with it.
+//! Decides which losses are one incident: calls in flight that are lost together count as one
+//! failure.
 //!
-//! Without that, one process that dies with five calls under way would look like five failures in a
-//! row.
+//! Without incidents, one process that dies with five calls in flight would look like five failures
+//! in a row, and the circuit breaker would open.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::UpstreamFailure;
 
-/// Numbers are given once in a process, so that a breaker that hears of many conversations can
-/// compare them.
+/// Incident numbers are unique in a process: a breaker that hears of many connections compares
+/// them.
 static GIVEN: AtomicU64 = AtomicU64::new(0);
 
-/// The losses of one conversation, or of all conversations with one server.
+/// The last incident of one connection, or of all connections to one server.
 #[derive(Debug, Default)]
 pub struct Incidents(AtomicU64);
 
 impl Incidents {
-    /// The last one so far; zero if there was none. What begins now is no part of it.
+    /// The number of the last incident; zero if there was none. A call that begins now is no part
+    /// of it.
     pub fn last(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// The failure of a call that began when `before` was the last incident: one that ended others
-    /// too says so, and one of a server that was there and is not took nothing, so whoever asks
-    /// again waits for it.
+    /// The failure of a call that began when `before` was the last incident. A loss that ended
+    /// other calls as well carries the incident's number. An unreachable server was there before
+    /// and took nothing, so a repeat of the call waits for the reconnection.
     pub fn judged(&self, before: u64, failure: UpstreamFailure, is_over: bool) -> UpstreamFailure {
         let is_everybodys = match &failure {
             UpstreamFailure::Unreachable(_) => return UpstreamFailure::NotTaken,
@@ -43,6 +44,9 @@ impl Incidents {
     /// The incident that ended a call which began when `before` was the last one.
     fn lost(&self, before: u64) -> u64 {
         let next = GIVEN.fetch_add(1, Ordering::Relaxed) + 1;
+        // The first lost call sets the number; every other call that began before it finds the
+        // number changed and joins that incident. Relaxed is enough: the number guards no other
+        // data.
         match self.0.compare_exchange(before, next, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => next,
             Err(meanwhile) => meanwhile,

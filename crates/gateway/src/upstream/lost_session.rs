@@ -1,27 +1,27 @@
-//! Decides when a server has forgotten the session of a conversation, and how often one call is
-//! sent again because of it.
+//! Decides when a server has forgotten the session of a connection, and how often one call is
+//! resent for that reason.
 //!
-//! Only a status of the protocol or the exact words of an SDK show that a server refused a request
-//! for its session, and so has not executed it. Any other text that mentions a session can come
-//! from a tool that has done its work.
+//! Only a status of the protocol or the exact text of an SDK shows that a server refused a request
+//! because of its session, and so has not executed it. Any other text that mentions a session can
+//! come from a tool that has done its work.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::UpstreamFailure;
 use crate::protocol::{Message, MessageKind, build};
 
-/// What servers say that refuse an unknown session otherwise than the protocol wants (404): the
-/// status, the JSON-RPC code (`None`: the body is that text and no message), the whole text.
+/// Refusals of an unknown session that differ from the protocol's (404): the status, the JSON-RPC
+/// code (`None`: the body is that text and no message), the whole text.
 const REFUSALS: [(u16, Option<i64>, &str); 7] = [
     // The official TypeScript SDK's examples, which most servers built on it copy.
     (400, Some(-32000), "Bad Request: No valid session ID provided"),
-    // The same SDK's transport (`validateSession`) when its process was started anew.
+    // The same SDK's transport (`validateSession`) after its process was restarted.
     (400, Some(-32000), "Bad Request: Server not initialized"),
-    // Its code for an unknown session, as gateways answer it that turn every 4xx into 400.
+    // The same SDK's code for an unknown session, behind gateways that turn every 4xx into 400.
     (400, Some(-32001), "Session not found"),
     // The official Python SDK before 1.25 (`StreamableHTTPSessionManager`), and the Kotlin SDK.
     (400, None, "Bad Request: No valid session ID provided"),
-    // The same SDK's code for it since then.
+    // The same SDK's code for an unknown session since then.
     (400, Some(-32600), "Session not found"),
     // mcp-go (`StreamableHTTPServer.handlePost`).
     (400, None, "Invalid session ID"),
@@ -29,8 +29,8 @@ const REFUSALS: [(u16, Option<i64>, &str); 7] = [
     (401, None, "Unauthorized: Session not found"),
 ];
 
-/// Whether a refusal of a request that named a session says that this session is unknown. `answer`
-/// is the body, if it is a message; `answers_it`: one under the id of the request.
+/// Whether the refusal of a request in a session says that the session is unknown. `answer` is the
+/// body, if it is a message; `answers_it`: the message carries the request's id.
 pub(super) fn is_lost(
     failure: &UpstreamFailure,
     answer: Option<&Message>,
@@ -39,8 +39,7 @@ pub(super) fn is_lost(
     let UpstreamFailure::Status { status, text, .. } = failure else { return false };
     let code = answer.and_then(code);
     match *status {
-        // Some servers answer a method or a tool that they do not know with 404 too: then they do
-        // know the session.
+        // Some servers also answer an unknown method or tool with 404: they do know the session.
         404 => !(answers_it && answer.is_some_and(is_about_request)),
         status => REFUSALS.contains(&(status, code, text.trim())),
     }
@@ -56,9 +55,8 @@ fn code(answer: &Message) -> Option<i64> {
     std::str::from_utf8(answer.field_json("code")?).ok()?.parse().ok()
 }
 
-/// How often one call may still be sent again at once because the server has certainly not looked
-/// at it: once because its session was lost, and once because the conversation ended before the
-/// call was written.
+/// The resends that one call may still use at once because the server has certainly not seen it:
+/// one for a lost session, and one for a connection that ended before the call was written.
 #[derive(Debug, Default)]
 pub(crate) struct SendAgain {
     has_greeted: AtomicBool,
@@ -66,7 +64,7 @@ pub(crate) struct SendAgain {
 }
 
 impl SendAgain {
-    /// Whether to send it again after this failure; if not, what to say of it.
+    /// Whether to resend the call after this failure; if not, the failure to report.
     pub(crate) fn after(&self, failure: UpstreamFailure) -> Result<(), UpstreamFailure> {
         match failure {
             UpstreamFailure::SessionLost if self.has_greeted.swap(true, Ordering::Relaxed) => {

@@ -1,11 +1,13 @@
-//! The servers: how each is reached, what it speaks, and the conversations with it.
+//! Upstream servers: how the gateway reaches each server, which era it speaks, and the connections
+//! to it.
 //!
-//! `connection` is one conversation, over a `pipe` (to a `child`, over `websocket`, over legacy
-//! `sse`) or over `http`; `handshake` opens it, `startup` tries that a few times, `probe` once,
-//! `supervisor` keeps it open, `reconnect` says how soon; `status` is what is known of a server,
-//! `endpoint` how its address is shown, `stderr` what it says outside the protocol, `orphans` finds
-//! what it started, `watcher` outlives us for that; `header_params` puts arguments into headers
-//! where a tool wants that.
+//! `connection` is one connection, over a `pipe` (to a `child`, over `websocket`, over legacy
+//! `sse`) or over `http`. `handshake` opens a connection, `startup` repeats a failed handshake a
+//! few times, `probe` opens one connection and closes it again, `supervisor` keeps a connection
+//! open, `reconnect` sets the pace of reconnection. `status` holds the observed state of a server,
+//! `endpoint` resolves the POST address of a legacy event stream, `stderr` reads a child's stderr,
+//! `orphans` finds the processes that a child started, `watcher` outlives the gateway to end those,
+//! and `header_params` copies arguments into headers for tools that ask for it.
 
 pub(crate) mod call;
 pub(crate) mod child;
@@ -53,54 +55,56 @@ use crate::config::{SecretTexts, ServerConfig, ServerLifetime, StartupConfig, Tr
 use crate::protocol::names::Era;
 use crate::runtime::lifecycle::Lifecycle;
 
-/// What carries the messages.
+/// The transport of a connection.
 pub enum Wire {
-    /// Both ways, one message after the other.
+    /// A duplex pipe: messages travel both ways, one after the other.
     Pipe(pipe::PipeWriter),
     /// One HTTP exchange per message.
     Http(Box<http::HttpConnection>),
 }
 
-/// What is done with every conversation once the server was greeted in it.
+/// Runs for every connection once its handshake has succeeded.
 pub(crate) type GreetedHook =
     Box<dyn Fn(&Arc<Server>, &HandshakeParams, &Arc<Connection>) + Send + Sync>;
 
 /// One configured server.
 pub struct Server {
-    /// Its name in the configuration.
+    /// The server's name in the configuration.
     pub name: String,
-    /// Whether all clients share one conversation.
+    /// Whether all clients share one connection.
     pub shared: bool,
-    /// Which arguments its tools want in headers.
+    /// The arguments that the server's tools want repeated in headers.
     pub header_params: Arc<header_params::HeaderParams>,
-    /// Whether the start fails if it cannot be loaded.
+    /// Whether the gateway's start fails if this server cannot be loaded.
     pub required: bool,
-    /// What came of loading it.
+    /// The outcome of loading the server: handshake and first tool list.
     pub startup: startup::ServerStartup,
-    /// When it is there.
+    /// When the server runs: lazily, until idle, and how it is reconnected.
     pub life: ServerLifetime,
-    /// What is known of it.
+    /// The observed state of the server, over all its connections.
     pub status: Arc<status::ServerStatus>,
-    /// How soon it is tried again.
+    /// The backoff before the next reconnection.
     pub reconnect: reconnect::ReconnectState,
-    /// When it was lost to all who use it, where they use the same one.
+    /// Losses of the server that several calls share, for transports where all connections reach
+    /// the same server process.
     pub incidents: Arc<incidents::Incidents>,
     secrets: Arc<SecretTexts>,
     transport: Transport,
-    /// The transport of old to try at the same address, where none was stated.
+    /// Legacy SSE at the same URL, tried if the configuration states no transport and HTTP is
+    /// refused.
     older: Option<Transport>,
     is_older: AtomicBool,
     http: http_client::SharedHttpClient,
     lifecycle: Arc<Lifecycle>,
     processes: Arc<processes::Processes>,
     only: Mutex<Option<Era>>,
-    /// How often somebody wanted it to start again.
+    /// Counts restarts by hand; every supervisor of this server watches the count.
     again: watch::Sender<u64>,
     when_greeted: OnceLock<GreetedHook>,
 }
 
 impl Server {
-    /// A server as it is configured; nothing is started yet.
+    /// A server as it is configured; starts nothing yet.
     pub fn new(
         config: ServerConfig,
         startup: StartupConfig,
@@ -151,13 +155,14 @@ impl Server {
         })
     }
 
-    /// Says what is done with every conversation once the server was greeted in it: its tools are
-    /// listed.
+    /// Registers the hook that runs for every connection after its handshake: it lists the server's
+    /// tools.
     pub fn when_greeted(&self, then: GreetedHook) {
         let _once = self.when_greeted.set(then);
     }
 
-    /// The server was greeted in a conversation, which may be used now.
+    /// The handshake on `connection` has succeeded, and calls may use it now. Without a hook the
+    /// tools are not listed, so the load counts as successful at once.
     fn greeted(self: &Arc<Self>, handshake: &HandshakeParams, connection: &Arc<Connection>) {
         match self.when_greeted.get() {
             Some(then) => then(self, handshake, connection),
@@ -165,14 +170,16 @@ impl Server {
         }
     }
 
-    /// Ends every conversation with it and opens those anew that somebody holds, whatever was
-    /// before.
+    /// Ends every connection to the server and reopens those that a client holds. Clears the
+    /// reconnection backoff and the failure count first.
     pub fn restart(&self) {
         self.reconnect.worked();
+        // After the backoff is cleared: a supervisor that wakes up by this count reads the backoff
+        // next.
         self.again.send_modify(|count| *count += 1);
     }
 
-    /// The one era it is known to speak, if it turned out to speak one only.
+    /// The only era that the server speaks, once a handshake has shown that it refuses the other.
     pub fn only_speaks(&self) -> Option<Era> {
         *self.only.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -181,40 +188,40 @@ impl Server {
         *self.only.lock().unwrap_or_else(PoisonError::into_inner) = Some(era);
     }
 
-    /// Whether it sees the headers of a request, and so checks them itself.
+    /// Whether the server sees the headers of a request, and so checks them itself.
     pub fn sees_headers(&self, connection: &Connection) -> bool {
         connection.era() == Era::Modern && matches!(self.transport, Transport::Http { .. })
     }
 
-    /// The name under which all is remembered that it says.
+    /// The server's key in the catalog cache: a hash of its command and environment, or of its name
+    /// and URL.
     pub fn remembered_as(&self) -> String {
         self.transport.remembered_as(&self.name)
     }
 
-    /// The text without credentials, and without what the configuration keeps secret, short enough
-    /// to be quoted.
+    /// The text without credentials and configured secrets, short enough to be quoted.
     pub fn without_secrets(&self, text: &str) -> String {
         seawall::quote(&self.hidden(text))
     }
 
-    /// What was seen of it, without what the configuration keeps secret: it goes to logs, events,
-    /// stores and clients.
+    /// The failure signals without configured secrets: signals go to logs, events, stores and
+    /// clients.
     pub fn discreet(&self, signals: FailureSignals) -> FailureSignals {
         let body = signals.body.as_deref().map(|body| self.hidden(body));
         FailureSignals { message: self.hidden(&signals.message), body, ..signals }
     }
 
-    /// The whole text without what the configuration keeps secret.
+    /// The whole text without configured secrets.
     pub fn hidden(&self, text: &str) -> String {
         self.secrets.hide(text)
     }
 
-    /// Whether each conversation with it is a process of ours.
+    /// Whether each connection to the server is a child process of the gateway.
     pub fn is_child(&self) -> bool {
         matches!(self.transport, Transport::Stdio { .. })
     }
 
-    /// The address, where there is one.
+    /// The server's URL; `None` for a child process and an incomplete configuration.
     pub fn url(&self) -> Option<&Uri> {
         match &self.transport {
             Transport::Stdio { .. } | Transport::Incomplete { .. } => None,

@@ -1,10 +1,10 @@
-//! Finds what our servers started, wherever it went: every process of a server carries the mark of
-//! its gateway.
+//! Finds the processes that servers started, wherever they went: every process of a server carries
+//! the mark of its gateway.
 //!
-//! The mark is a variable in the environment, which children inherit and a new session does not
-//! shake off. It names the gateway so that no other process can be taken for it: pid namespace,
-//! pid, start time; and the conversation. What carries the mark of a gateway that is gone is a
-//! leftover. Whoever takes the variable away is left alone.
+//! The mark is an environment variable, which children inherit and a new session does not shake
+//! off. It names the gateway so that no other process can be taken for it (pid namespace, pid,
+//! start time) and the connection. A process with the mark of a gateway that is gone is an orphan.
+//! A process that removes the variable is left alone.
 
 use std::fs;
 use std::io::Read;
@@ -20,30 +20,31 @@ use tokio::time::{Instant, sleep};
 /// The variable that holds the mark.
 pub(crate) const VARIABLE: &str = "SEAWALL_GATEWAY";
 
-/// The largest environment that is looked at; the system allows no more of it than about this.
+/// The most bytes of an environment that are read; the system allows about as many.
 const ENVIRONMENT: u64 = 6 << 20;
-/// How long a process has between SIGTERM and SIGKILL.
+/// The time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_millis(500);
-/// How often it is looked whether all are gone.
+/// How often the gateway checks whether all processes are gone.
 const LOOK: Duration = Duration::from_millis(20);
-/// How often what starts faster than it is killed is killed again.
+/// How often SIGKILL is repeated, for processes that fork faster than they are killed.
 const ROUNDS: usize = 20;
 
-/// A mark that no other conversation has; `None` where processes cannot be told apart.
+/// A mark that no other connection has; `None` where processes cannot be told apart.
 pub(crate) fn next() -> Option<String> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     Some(format!("{}-{}", own()?, NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
-/// Ends every process with this mark: asks, then insists.
+/// Ends every process with this mark: SIGTERM, then SIGKILL.
 pub(crate) async fn end(mark: &str) {
     let mark = mark.to_owned();
     end_all(move |found| found == mark, |_| {}).await;
 }
 
-/// Ends what gateways that are gone have left behind, one line for each.
+/// Ends the orphans of gateways that are gone, and logs a line for each.
 pub(crate) async fn sweep() {
-    // What we carry ourselves was started on purpose: by it, we live.
+    // This gateway may itself run as a server under another gateway: processes with the inherited
+    // mark are its siblings, or its parents.
     let inherited = std::env::var(VARIABLE).unwrap_or_default();
     let tell = |pid| {
         crate::runtime::log::line(&format!(
@@ -80,7 +81,7 @@ async fn end_all(is_wanted: impl Fn(&str) -> bool + Clone + Send + 'static, tell
     }
 }
 
-/// A process, held so that its number cannot come to mean another.
+/// A process, held by a pidfd so that its pid cannot come to mean another process.
 #[derive(Debug)]
 struct MarkedProcess {
     pid: i32,
@@ -93,7 +94,7 @@ impl MarkedProcess {
     }
 }
 
-/// The processes of this user whose mark is wanted; never this one.
+/// The processes of this user whose mark is wanted; never this process.
 fn marked(is_wanted: impl Fn(&str) -> bool) -> Vec<MarkedProcess> {
     let user = getuid().as_raw();
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
@@ -108,7 +109,7 @@ fn marked(is_wanted: impl Fn(&str) -> bool) -> Vec<MarkedProcess> {
     pids.filter(|pid| *pid != own && is_it(*pid))
         .filter_map(|pid| {
             let handle = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
-            // Looked at again now that it is held.
+            // Checked again now that the pidfd is held: the pid may have been reused before.
             is_it(pid).then_some(MarkedProcess { pid, handle })
         })
         .collect()
@@ -129,8 +130,8 @@ fn mark_of(pid: i32) -> Option<String> {
     String::from_utf8(mark.to_vec()).ok()
 }
 
-/// Whether the gateway that a mark names is certainly gone. One in another pid namespace cannot be
-/// seen from here.
+/// Whether the gateway that a mark names is certainly gone. A gateway in another pid namespace
+/// cannot be seen from here.
 fn is_orphan(mark: &str) -> bool {
     let mut parts = mark.split('-').map(str::parse::<u64>);
     let (Some(Ok(namespace)), Some(Ok(pid)), Some(Ok(start)), Some(Ok(_)), None) =
@@ -141,7 +142,7 @@ fn is_orphan(mark: &str) -> bool {
     own_namespace() == Some(namespace) && start_of(pid) != Some(start)
 }
 
-/// This gateway, as marks name it.
+/// This gateway's part of a mark.
 fn own() -> Option<&'static str> {
     static OWN: OnceLock<Option<String>> = OnceLock::new();
     let name = || {
@@ -156,10 +157,10 @@ fn own_namespace() -> Option<u64> {
     connection.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// When a process started; `None` if it is gone, or dead and not yet cleared away.
+/// The start time of a process; `None` if it is gone, or a zombie.
 fn start_of(pid: u64) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name of the program is in brackets and may hold anything.
+    // The program's name stands in parentheses and may itself contain any character.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?;
     fields.nth(18)?.parse().ok().filter(|_| !matches!(state, "Z" | "X"))

@@ -1,4 +1,4 @@
-//! A conversation over a pipe: one writer, one reader, messages in order, bounded.
+//! A connection over a pipe: one writer, one reader, messages in order, a bounded queue.
 
 use std::sync::{Arc, Weak};
 
@@ -11,30 +11,29 @@ use super::{Connection, UpstreamFailure};
 use crate::protocol::lines::{LineReader, PipeLine};
 use crate::protocol::{Id, Message, MessageKind, Reject, edit, limits};
 
-/// The writing end.
+/// The writing end of a pipe.
 #[derive(Debug)]
 pub struct PipeWriter {
     to: mpsc::Sender<Bytes>,
 }
 
-/// What is to be written.
+/// The queue of messages to be written.
 pub(crate) type PipeMessage = mpsc::Receiver<Bytes>;
 
 impl PipeWriter {
-    /// A pipe and what is to be written to it.
+    /// A pipe's writing end, and the queue of messages to be written.
     pub fn new() -> (Self, PipeMessage) {
         let (to, outgoing) = mpsc::channel(limits::PENDING_EVENTS);
         (Self { to }, outgoing)
     }
 
-    /// Queues a message; waits for room. One whose other end is closed took nothing: whoever asks
-    /// again reaches the next.
+    /// Queues a message; waits for room. A closed pipe has not taken the message, so a repeat
+    /// reaches the next connection.
     pub async fn send(&self, message: Bytes) -> Result<(), UpstreamFailure> {
         self.to.send(message).await.map_err(|_| UpstreamFailure::NotTaken)
     }
 
-    /// Queues a message if there is room; gives it back if there is none. One whose other end is
-    /// closed takes anything.
+    /// Queues a message if there is room, else gives it back. A closed pipe drops the message.
     pub fn try_send(&self, message: Bytes) -> Option<Bytes> {
         match self.to.try_send(message) {
             Err(mpsc::error::TrySendError::Full(message)) => Some(message),
@@ -43,8 +42,8 @@ impl PipeWriter {
     }
 }
 
-/// What is connected within the time that may take, unless everything ends before. However it
-/// fails, no message was sent yet.
+/// Awaits `connecting` within the connect timeout, unless the gateway shuts down first. Every
+/// failure here means that no message was sent yet.
 pub(super) async fn connected<T>(
     ended: &CancellationToken,
     connecting: impl Future<Output = Result<T, UpstreamFailure>>,
@@ -63,7 +62,7 @@ pub(super) async fn connected<T>(
     }
 }
 
-/// Writes messages as lines until the conversation ends.
+/// Writes messages as lines until the connection ends.
 pub(crate) async fn write_lines(
     mut outgoing: PipeMessage,
     mut to: impl AsyncWrite + Unpin,
@@ -83,7 +82,7 @@ pub(crate) async fn write_lines(
     }
 }
 
-/// Reads lines until the pipe ends, and gives them to the conversation. Says why it ended.
+/// Reads lines until the pipe ends, and hands them to the connection. Returns why the pipe ended.
 pub(crate) async fn read_lines(
     from: impl AsyncRead + Unpin,
     connection: Weak<Connection>,
@@ -99,6 +98,7 @@ pub(crate) async fn read_lines(
             Ok(None) => return UpstreamFailure::Lost("it closed its output".to_owned()),
             Err(error) => return UpstreamFailure::Lost(error.to_string()),
         };
+        // Held for one line only, so that the connection can be dropped while this task waits.
         let Some(connection) = connection.upgrade() else { return UpstreamFailure::Cancelled };
         connection.hear();
         match Message::parse(line.clone()) {
@@ -108,8 +108,8 @@ pub(crate) async fn read_lines(
     }
 }
 
-/// A line that is no message is noise, unless it was meant to be one: then whoever waits must hear
-/// of it.
+/// Handles a line that is no message: noise, unless it was meant to be one. A broken answer fails
+/// its call; if its id cannot be read, the connection fails.
 fn broken_line(connection: &Arc<Connection>, line: &Bytes, reject: Reject, noise: &impl Fn(&[u8])) {
     match reject {
         Reject::Depth | Reject::Members | Reject::Repeated(_) | Reject::Id => {
@@ -130,7 +130,7 @@ fn broken_line(connection: &Arc<Connection>, line: &Bytes, reject: Reject, noise
     }
 }
 
-/// The answer that a line was meant to be, if it can be made out: read for its id only.
+/// The answer that a line was meant to be, if it can be made out; only its id is used.
 fn meant(line: &[u8]) -> Option<Message> {
     let text = String::from_utf8_lossy(line);
     let clean: String =

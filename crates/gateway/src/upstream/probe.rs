@@ -1,5 +1,4 @@
-//! One look at a server: a conversation is opened, its tools are listed, and it is closed again. No
-//! tool is called.
+//! Probes a server once: opens a connection, lists the tools and closes it again. Calls no tool.
 
 use std::sync::Arc;
 
@@ -11,25 +10,25 @@ use crate::protocol::server_info::ServerInfo;
 use crate::protocol::{Message, MessageKind, build, limits};
 use crate::upstream::call::{ClientSink, NoClient};
 
-/// What was seen.
+/// The result of a probe.
 pub struct ProbeResult {
-    /// What the handshake agreed on.
+    /// The server's answer to the handshake.
     pub info: Option<ServerInfo>,
-    /// The pages of its list of tools; none if it has no tools.
+    /// The pages of the tool list; empty if the server has no tools.
     pub pages: Vec<Message>,
 }
 
-/// Why nothing was seen.
+/// Why a probe failed.
 #[derive(Debug)]
 pub enum ProbeFailed {
-    /// There was no conversation, or it ended.
+    /// The connection failed or ended.
     Failed(UpstreamFailure),
-    /// It refused to list its tools: with this code and this text.
+    /// The server refused to list its tools, with this code and text.
     Refused(i64, String),
 }
 
 impl Server {
-    /// Opens a conversation and lists the tools, at most so many pages of them.
+    /// Opens a connection and lists at most `most` pages of tools.
     pub async fn look(
         &self,
         handshake: &HandshakeParams,
@@ -44,8 +43,8 @@ impl Server {
     }
 }
 
-/// The pages of the list of tools, at most so many and within bounds of size; none of a server that
-/// has no tools.
+/// At most `most` pages of the tool list, within a bound of bytes; none from a server without
+/// tools.
 pub(crate) async fn pages(
     connection: &Arc<Connection>,
     handshake: &HandshakeParams,

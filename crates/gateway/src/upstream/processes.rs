@@ -1,9 +1,9 @@
-//! Decides who may start another process of a server, and whose gives way when there are as many as
-//! this gateway starts.
+//! Decides whether another server process may start, and which idle process gives way when the
+//! limit is reached.
 //!
-//! Sessions that nobody uses any more can hold processes for an hour. When places are short, the
-//! conversation that nobody has used for longest ends with its process; its supervisor stays, and
-//! starts it again for the next call.
+//! Abandoned sessions can hold processes for an hour. At the limit, the least recently used idle
+//! connection ends with its process; its supervisor stays, and starts the process again for the
+//! next call.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -13,19 +13,19 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::{Connection, UpstreamFailure};
 use crate::protocol::limits;
 
-/// How long the end of a process that gives way is waited for: it is asked, told and made to go.
+/// How long a new process waits for another to go: its stdin is closed, then SIGTERM, then SIGKILL.
 const ROOM_WAIT: Duration = limits::CHILD_GRACE.saturating_mul(3);
 
-/// The processes of one gateway's servers.
+/// The child processes of one gateway.
 #[derive(Debug)]
 pub struct Processes {
     limit: usize,
     places: Arc<Semaphore>,
-    /// The conversations with those that run.
+    /// The connections to running processes.
     running: Mutex<Vec<Weak<Connection>>>,
 }
 
-/// The right to have one process, until it is dropped.
+/// A permit for one process, given back on drop.
 pub(crate) type ProcessPermit = OwnedSemaphorePermit;
 
 impl Default for Processes {
@@ -35,7 +35,7 @@ impl Default for Processes {
 }
 
 impl Processes {
-    /// So many at a time.
+    /// At most `limit` processes at a time.
     pub fn new(limit: usize) -> Self {
         Self { limit, places: Arc::new(Semaphore::new(limit)), running: Mutex::default() }
     }
@@ -44,7 +44,7 @@ impl Processes {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for one more; if there is none, for the one that gives way.
+    /// A permit for one more process; at the limit, the permit of an idle process that gives way.
     pub async fn place(&self) -> Result<ProcessPermit, UpstreamFailure> {
         let full = UpstreamFailure::NoRoom(self.limit);
         if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
@@ -59,7 +59,7 @@ impl Processes {
         }
     }
 
-    /// Notes a conversation with a process: it may have to give way.
+    /// Notes a connection to a process: it may have to give way.
     pub fn note(&self, connection: &Arc<Connection>) {
         let mut running = self.running();
         running.retain(|connection| {
@@ -68,19 +68,19 @@ impl Processes {
         running.push(Arc::downgrade(connection));
     }
 
-    /// Ends the conversation that nobody has used for longest, if nobody uses it now; whether there
-    /// was one.
+    /// Ends the least recently used connection, if it is idle; returns whether one ended.
     fn evict(&self) -> bool {
         let mut idle: Vec<Arc<Connection>> =
             self.running().iter().filter_map(Weak::upgrade).collect();
         idle.retain(|connection| connection.is_alive());
-        // First those that only wait for their next client.
+        // Spare connections, which only wait for their next client, go first.
         idle.sort_by_key(|connection| {
             std::cmp::Reverse((connection.is_spare(), connection.idle()))
         });
         let least = |connection: &Connection| {
             if connection.is_spare() { Duration::ZERO } else { limits::GIVES_WAY }
         };
+        // `give_way` checks again under the connection's lock: a call may have come since the sort.
         let gone = idle.into_iter().find(|connection| connection.give_way(least(connection)));
         if let Some(connection) = &gone {
             let text = "the process that was not used for longest is stopped, as there is no room for another";
@@ -92,7 +92,7 @@ impl Processes {
         gone.is_some()
     }
 
-    /// From now on there is no place.
+    /// From now on there is no permit.
     #[cfg(test)]
     pub fn close(&self) {
         self.places.close();
@@ -109,7 +109,7 @@ mod tests {
     use crate::upstream::call::{GatewayCall, NoClient};
     use crate::upstream::pipe::{PipeMessage, PipeWriter};
 
-    /// A conversation with a process that holds its place until it ends.
+    /// A connection to a process that holds its permit until it ends.
     async fn started(processes: &Processes) -> (Arc<Connection>, PipeMessage) {
         let (place, (pipe, outgoing)) = (processes.place().await.unwrap(), PipeWriter::new());
         let connection =

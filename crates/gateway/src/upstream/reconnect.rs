@@ -1,15 +1,16 @@
-//! How soon a server that failed is tried again, for all clients together: nobody storms a server
-//! that is down.
+//! Decides how soon a failed server is tried again, for all clients together, so that no server
+//! that is down is flooded with reconnections.
 //!
-//! The count starts over when a conversation has lasted a while after its handshake. A conversation
-//! that answered a client and broke before that halves it: such a server is of use, but it is not
-//! well. One that only shakes hands and dies waits longer each time.
+//! The failure count starts over when a connection has lasted a while after its handshake. A
+//! connection that answered a client and broke before that halves the count: such a server is of
+//! use, but not stable. The backoff of a server that only completes handshakes and dies keeps
+//! growing.
 //!
-//! The backoff paces tries that nobody asked for. A call that finds its server away may be the try,
-//! one at a time and not right after the last one: a server that is back must not be kept from its
-//! clients by a wait that was drawn an hour ago. Two kinds are left to the backoff: a process that
-//! shakes hands and dies, which no call starts before its time, and a server that denies us, which
-//! a person has to change.
+//! The backoff paces reconnections that no call asked for. A call that finds its server away may be
+//! a try itself, one call at a time and not right after the last try: a server that is back must
+//! not be kept from its clients by a backoff that was drawn an hour ago. Two cases are left to the
+//! backoff: a process that completes the handshake and dies, which no call may start early, and a
+//! server that denies access, where a person has to change something.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,7 +24,7 @@ use super::status::ServerStatus;
 use crate::config::{ReconnectConfig, SecretTexts};
 use crate::protocol::limits;
 
-/// The cool-down of one server.
+/// The backoff of one server.
 #[derive(Debug)]
 pub struct ReconnectState {
     name: String,
@@ -36,13 +37,14 @@ pub struct ReconnectState {
     /// Whether a try starts a process.
     is_process: bool,
     state: Mutex<CoolDown>,
-    /// Who may try before the backoff is over: one at a time.
+    /// The permit for a try before the backoff is over: one at a time.
     turn: Arc<Semaphore>,
-    /// How many such tries have ended, and how often the server was well again.
+    /// Counts early tries that ended, and recoveries of the server; waiting supervisors watch it.
     tries: watch::Sender<u64>,
 }
 
-/// The right to try before the backoff is over; whoever waits for its end hears of it.
+/// A permit to try before the backoff is over; its drop wakes the supervisors that wait for the
+/// try.
 #[derive(Debug)]
 pub struct ReconnectTurn<'a> {
     reconnect: &'a ReconnectState,
@@ -51,6 +53,7 @@ pub struct ReconnectTurn<'a> {
 
 impl Drop for ReconnectTurn<'_> {
     fn drop(&mut self) {
+        // The permit goes back before the wake-up: a supervisor that wakes may take it at once.
         self.place = None;
         self.reconnect.tries.send_modify(|count| *count += 1);
     }
@@ -61,11 +64,11 @@ struct CoolDown {
     failures: u32,
     until: Option<Instant>,
     last: Option<UpstreamFailure>,
-    /// When the last try or conversation ended in failure.
+    /// When the last try failed, or the last connection broke.
     ended: Option<Instant>,
-    /// Whether that was a conversation, and no try to open one.
+    /// Whether that was a connection that broke, and not a failed try to open one.
     has_broken: bool,
-    /// Whether the server said no.
+    /// Whether the server denied access.
     is_denied: bool,
 }
 
@@ -76,7 +79,7 @@ impl CoolDown {
 }
 
 impl ReconnectState {
-    /// Of a server, as it is configured.
+    /// The initial state for a configured server.
     pub fn new(
         name: &str,
         status: Arc<ServerStatus>,
@@ -114,21 +117,23 @@ impl ReconnectState {
         self.patience
     }
 
-    /// How long a call waits for the server that may itself take this long: a little less, so that
-    /// it is certain that nothing was sent.
+    /// How long a call with this timeout waits for the server: a little less than the timeout, so
+    /// that the call fails with the certainty that nothing was sent.
     pub fn patience_within(&self, timeout: Duration) -> Duration {
         self.patience.min(timeout / 10 * 9)
     }
 
-    /// How long to wait before the next try.
+    /// The time until the next try by the backoff.
     pub fn wait(&self) -> Duration {
         self.state().wait()
     }
 
-    /// How long to wait before somebody who needs the server may try it.
+    /// The time until a call that needs the server may try it.
     pub fn soonest(&self) -> Duration {
         let state = self.state();
         let pace = if self.is_process { limits::ASKED_START } else { limits::ASKED_TRY };
+        // A denial needs a person; a process that dies after its handshake would be restarted by
+        // every call.
         let may_ask = !(state.is_denied || self.is_process && state.has_broken);
         let asked = state
             .ended
@@ -137,54 +142,55 @@ impl ReconnectState {
         asked.map_or(state.wait(), |asked| asked.min(state.wait()))
     }
 
-    /// The right to try before the backoff is over, unless somebody else has it.
+    /// The permit to try before the backoff is over, unless another supervisor holds it.
     pub fn turn(&self) -> Option<ReconnectTurn<'_>> {
         let place = Arc::clone(&self.turn).try_acquire_owned().ok()?;
         Some(ReconnectTurn { reconnect: self, place: Some(place) })
     }
 
-    /// Changes when such a try has ended, or the server is well again.
+    /// Changes when an early try has ended, or the server has recovered.
     pub fn tries(&self) -> watch::Receiver<u64> {
         self.tries.subscribe()
     }
 
-    /// A try before its time worked: nobody else has to wait for the backoff either.
+    /// An early try succeeded: no other supervisor has to wait for the backoff either.
     pub fn came_early(&self) {
         self.state().until = None;
     }
 
-    /// The pause after so many failures in a row.
+    /// The pause after `failures` failures in a row.
     pub fn pause(&self, failures: u32) -> Duration {
         self.backoff.delay(failures, &self.rng)
     }
 
-    /// What went wrong last, if nothing has worked since.
+    /// The last failure, if nothing has succeeded since.
     pub fn last(&self) -> Option<UpstreamFailure> {
         self.state().last.clone()
     }
 
-    /// Why there will be no next try, if there will be none.
+    /// Why there will be no further try, if that is so.
     pub fn given_up(&self) -> Option<UpstreamFailure> {
         let limit = self.attempts?;
         (self.state().failures > limit).then_some(UpstreamFailure::GivenUp(limit))
     }
 
-    /// A conversation broke.
+    /// A connection broke.
     pub fn broke(&self, failure: UpstreamFailure) {
         self.note(failure, true);
     }
 
-    /// A try to open one failed.
+    /// A try to open a connection failed.
     pub fn failed(&self, failure: UpstreamFailure) {
         self.note(failure, false);
     }
 
-    /// What fails while the server cools down is part of the same outage.
+    /// Notes a failure. Failures during the backoff belong to the same outage and are not counted
+    /// again.
     fn note(&self, failure: UpstreamFailure, has_broken: bool) {
         let mut state = self.state();
         (state.ended, state.has_broken) = (Some(Instant::now()), has_broken);
         state.is_denied = seawall::classify(&failure.signals()).disposition == Disposition::Denied;
-        // Whether it was at work then is not what this is about.
+        // The log needs no "while it worked on the request": a connection can break at any time.
         let text = match &failure {
             UpstreamFailure::Lost(text) => format!("lost: {text}"),
             failure => format!("it {failure}"),
@@ -198,6 +204,7 @@ impl ReconnectState {
         state.failures = state.failures.saturating_add(1);
         let (count, delay) = (state.failures, self.backoff.delay(state.failures, &self.rng));
         state.until = Some(Instant::now() + delay);
+        // The lock is released before the log is written.
         drop(state);
         let name = &self.name;
         match self.attempts {
@@ -219,20 +226,20 @@ impl ReconnectState {
         }
     }
 
-    /// The server has answered a client: half of what was before no longer counts.
+    /// The server has answered a client: halves the count of earlier failures.
     pub fn was_of_use(&self) {
         let mut state = self.state();
         state.failures = state.failures.saturating_sub(1) / 2;
     }
 
-    /// The server has been there for a while: what was before no longer counts.
+    /// The server has been up for a while: clears all failures.
     pub fn worked(&self) {
         *self.state() = CoolDown::default();
+        // After the state is cleared: the supervisors that this wakes read the new state.
         self.tries.send_modify(|count| *count += 1);
     }
 
-    /// A new client has come: a server that was given up is tried again, as soon as it has cooled
-    /// down.
+    /// A new client has come: a server that was given up is tried again, once its backoff is over.
     pub fn forgive(&self) {
         if self.given_up().is_some() {
             self.state().failures = 0;

@@ -1,4 +1,4 @@
-//! An answer of a server, or why there is none.
+//! A server's answer to a call, or the reason why there is none.
 
 use bytes::Bytes;
 use seawall::FailureReport;
@@ -8,17 +8,17 @@ use crate::protocol::build::{self, RpcError};
 use crate::protocol::edit::{self, JsonObject};
 use crate::protocol::{Id, Message};
 
-/// An answer with whatever id, or why there is none.
+/// An answer with any id, or the reason why there is none.
 pub(crate) type Reply = Result<Message, Refusal>;
 
-/// Why there is no answer of a server.
+/// Why a call has no answer of a server.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// A server failed.
+    /// The named server failed.
     Failed(String, UpstreamFailure),
     /// A call under a policy failed; and whether its tool has an output schema.
     Reported(Box<FailureReport>, bool),
-    /// The request is wrong, or we are.
+    /// The request is wrong, or the gateway made a mistake.
     Wrong(RpcError),
 }
 
@@ -28,7 +28,7 @@ impl From<RpcError> for Refusal {
     }
 }
 
-/// A message with another `params` or `result`.
+/// The message with its `params` or `result` replaced.
 pub(crate) fn with_body(message: &Message, body: &[u8]) -> Reply {
     match message.body() {
         Some(span) => parsed(edit::splice(message.raw(), &mut [(span, body)])),
@@ -40,12 +40,12 @@ pub(crate) fn with_body(message: &Message, body: &[u8]) -> Reply {
     }
 }
 
-/// An answer of our own; its id is replaced by the client's on the way out.
+/// An answer of the gateway's own; its id is replaced by the client's on the way out.
 pub(crate) fn answered(result: &[u8]) -> Reply {
     parsed(build::result(&Id::number(0), result))
 }
 
-/// Reads what we have just written.
+/// Parses a message that the gateway has just built.
 pub(crate) fn parsed(bytes: Bytes) -> Reply {
     Message::parse(bytes).map_err(|reject| Refusal::Wrong(RpcError::from(&reject)))
 }

@@ -1,5 +1,4 @@
-//! What comes back over HTTP: a body within limits, a stream of events, or a refusal that can be
-//! told to others.
+//! HTTP responses: a body within limits, an event stream, or a refusal that can be reported.
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
@@ -12,7 +11,7 @@ use super::{UpstreamFailure, beginning};
 use crate::protocol::lines::fitted;
 use crate::protocol::{Message, Reject, limits, sse};
 
-/// Sends a request, and says whether it can have arrived if nothing comes back.
+/// Sends a request; a failure says whether the request can have arrived.
 pub(super) async fn send(
     client: &HttpClient,
     request: Request<Full<Bytes>>,
@@ -27,12 +26,13 @@ pub(super) async fn send(
     })
 }
 
-/// Whether the body is a stream of events.
+/// Whether the body is an event stream.
 pub(super) fn is_stream(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
 }
 
-/// Nothing is inflated here: a little that becomes much is not asked for and not read.
+/// Refuses a compressed body: the gateway inflates nothing, so a small body cannot become a huge
+/// one.
 pub(super) fn is_plain(headers: &HeaderMap) -> Result<(), UpstreamFailure> {
     match headers.get_all(CONTENT_ENCODING).iter().all(|encoding| encoding == "identity") {
         true => Ok(()),
@@ -42,8 +42,8 @@ pub(super) fn is_plain(headers: &HeaderMap) -> Result<(), UpstreamFailure> {
     }
 }
 
-/// Reads a body within limits, into one buffer: pieces of one byte each would cost many times what
-/// they hold.
+/// Reads a body within `limit` into one buffer: a list of one-byte pieces would cost many times its
+/// content.
 pub(super) async fn body(
     response: Response<Incoming>,
     limit: usize,
@@ -60,10 +60,12 @@ pub(super) async fn body(
         if whole.len() + data.len() > limit {
             return Err(UpstreamFailure::Broken(Reject::Size(limit)));
         }
+        // One small piece is the whole body: it is passed on without a copy.
         if whole.is_empty() && body.is_end_stream() && data.len() <= limits::COPIED {
             return Ok(data);
         }
         if whole.is_empty() {
+            // The announced length is the server's claim: it reserves no more than `limit`.
             whole.reserve(said.clamp(data.len(), limit));
         }
         whole.extend_from_slice(&data);
@@ -71,7 +73,7 @@ pub(super) async fn body(
     Ok(fitted(whole))
 }
 
-/// A status that is no success; and the message that the body is, if it is one.
+/// The failure for an HTTP error status; and the message in the body, if it is one.
 pub(super) async fn refusal(response: Response<Incoming>) -> (UpstreamFailure, Option<Message>) {
     let status = response.status().as_u16();
     let retry_after = retry_after(response.headers());
@@ -86,12 +88,12 @@ pub(super) async fn refusal(response: Response<Incoming>) -> (UpstreamFailure, O
     (UpstreamFailure::Status { status, text: beginning(&text), retry_after }, message)
 }
 
-/// When to come back, as the server says it.
+/// The `Retry-After` header, as the server sent it.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<String> {
     headers.get(RETRY_AFTER).and_then(|value: &HeaderValue| value.to_str().ok()).map(str::to_owned)
 }
 
-/// An error with what caused it, outermost first.
+/// An error with its causes, outermost first.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

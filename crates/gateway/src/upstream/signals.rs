@@ -1,4 +1,4 @@
-//! What the library is told of a failure: the facts, for its classifier.
+//! Reports failures to the library as facts, which its classifier turns into a meaning.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,7 +8,7 @@ use seawall::{Disposition, FailureSignals, Sent, TransportFailure};
 use super::UpstreamFailure;
 
 impl UpstreamFailure {
-    /// The facts.
+    /// The facts of this failure.
     #[expect(
         clippy::disallowed_methods,
         reason = "a server may name the date when it wants to be asked again"
@@ -57,7 +57,7 @@ impl UpstreamFailure {
     }
 }
 
-/// A server that is not there, and when it is tried next.
+/// The signals of a server that is starting or away, with the time of the next try.
 fn not_there(transport: TransportFailure, why: &str, retry_in: Duration) -> FailureSignals {
     let retry_after = Some(retry_in).filter(|wait| !wait.is_zero());
     FailureSignals {
@@ -72,7 +72,7 @@ fn given_up(failure: &UpstreamFailure) -> String {
     text.split_once(": ").map_or(text.as_str(), |(_, words)| words).to_owned()
 }
 
-/// `HTTP 503 Service Unavailable`, and what the body says.
+/// `HTTP 503 Service Unavailable`, and the text of the body.
 fn stated(status: u16, text: &str) -> String {
     let reason = StatusCode::from_u16(status)
         .ok()
@@ -82,10 +82,11 @@ fn stated(status: u16, text: &str) -> String {
     format!("HTTP {status} {reason}{said}")
 }
 
-/// A connection that was not made: its text says why, and if it does not, nobody is there.
+/// A connection that was not made: its text tells the reason; without a known one, it counts as
+/// refused.
 fn unreachable(why: &str) -> FailureSignals {
     let said = FailureSignals::text(why).with_sent(Sent::Never);
-    // How the runtime and we say that time was up while connecting.
+    // The texts of a connect timeout, hyper's and the gateway's own.
     if why.contains("deadline has elapsed") || why.starts_with("no connection within") {
         return FailureSignals { transport: Some(TransportFailure::ConnectTimeout), ..said };
     }
@@ -96,7 +97,8 @@ fn unreachable(why: &str) -> FailureSignals {
     }
 }
 
-/// A server that speaks but refuses to shake hands stays as it is, unless its words say otherwise.
+/// A refused handshake is permanent, unless the classifier reads a transient or denied meaning in
+/// its text.
 fn handshake(text: String) -> FailureSignals {
     let said = FailureSignals::text(text).with_sent(Sent::Never);
     let is_final = seawall::classify(&said).disposition == Disposition::Permanent;

@@ -1,6 +1,6 @@
-//! A conversation over HTTP with server-sent events, as before streamable HTTP: one stream brings
-//! everything, each message goes out as a POST to the address that the stream names first. It lasts
-//! as long as the stream does.
+//! A connection over HTTP with server-sent events, as before streamable HTTP: one stream carries
+//! every message of the server, and each message to the server is a POST to the address that the
+//! stream names first. The connection lasts as long as the stream.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -23,12 +23,12 @@ use crate::upstream::call::ClientSink;
 const STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// How long a message waits for the one before to be taken: messages stay in order, and a server
-/// that takes a message only when it has dealt with it can still be answered what it asks
-/// meanwhile.
+/// How long a message waits for the POST before it to finish. The wait keeps messages in order; its
+/// limit lets the gateway answer a question of a server that finishes the POST only when it has
+/// handled the message.
 const IN_ORDER: Duration = Duration::from_millis(500);
 
-/// Opens the stream of a server and a conversation over it.
+/// Opens the event stream of a server and a connection over it.
 pub(super) async fn open(
     server: &Server,
     url: &Uri,
@@ -96,7 +96,7 @@ fn request(method: Method, url: &Uri, headers: &HeaderMap, body: Bytes) -> Reque
     request
 }
 
-/// Takes what the server sends, until there is nothing more to take. Says why.
+/// Hands the server's messages to the connection until the stream ends. Returns why it ended.
 async fn read(mut events: ResponseEvents, connection: &Weak<Connection>) -> UpstreamFailure {
     loop {
         let event = match events.next().await {
@@ -115,7 +115,7 @@ async fn read(mut events: ResponseEvents, connection: &Weak<Connection>) -> Upst
     }
 }
 
-/// The way to the server.
+/// The POSTs to the server.
 struct SsePosts {
     client: HttpClient,
     endpoint: Uri,
@@ -124,7 +124,7 @@ struct SsePosts {
 }
 
 impl SsePosts {
-    /// Sends what is to be sent, until nobody is there to say more.
+    /// Sends queued messages until the queue is closed.
     async fn send(&self, mut outgoing: PipeMessage) {
         let mut slow = FuturesUnordered::new();
         loop {
@@ -134,14 +134,15 @@ impl SsePosts {
             };
             let Some(message) = message else { return };
             let mut post = Box::pin(self.post(message));
+            // A slow POST goes on among the others; dropping it would lose the message.
             if tokio::time::timeout(IN_ORDER, &mut post).await.is_err() {
                 slow.push(post);
             }
         }
     }
 
-    /// Sends one message. A request that is not taken has failed; the conversation goes on, unless
-    /// the address, which names the session, is not known any more.
+    /// Sends one message. A request whose POST fails has failed; the connection goes on, unless the
+    /// address, which names the session, is no longer known.
     async fn post(&self, message: Bytes) {
         let mut post = request(Method::POST, &self.endpoint, &self.headers, message.clone());
         post.headers_mut().insert(CONTENT_TYPE, JSON);

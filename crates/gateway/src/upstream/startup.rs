@@ -1,9 +1,9 @@
-//! How a server is loaded, and what came of it, for all who ask.
+//! Loads a server, and keeps the outcome for clients, status and reports.
 //!
-//! Loading is two steps: the server is greeted (here), then its tools are listed
-//! (`catalog::startup`). It is available when both worked. A server that has not failed before gets
-//! a few quick tries; after that the supervisor goes on at its own pace, one try at a time. What a
-//! failure means is the library's to say.
+//! Loading is two steps: the handshake (here), then the tool list (`policy::startup`). The server
+//! is available when both succeeded. A remote server that has not failed before gets a few quick
+//! tries; after that the supervisor goes on at its own pace, one try at a time. The library's
+//! classifier gives each failure its meaning.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::config::{StartupConfig, Transport, place};
 use crate::protocol::limits;
 use crate::upstream::call::ClientSink;
 
-/// What is known of loading one server.
+/// The state of loading one server.
 #[derive(Debug)]
 pub struct ServerStartup {
     config: StartupConfig,
@@ -35,36 +35,36 @@ pub struct ServerStartup {
 
 #[derive(Debug, Default)]
 struct StartupState {
-    /// Since when it is not there.
+    /// Since when the server is not available.
     since: Option<Instant>,
-    /// Attempts since then that failed.
+    /// Failed attempts since then.
     attempts: u32,
-    /// What the last of them means.
+    /// The last failure, classified.
     failed: Option<seawall::Failure>,
-    /// The tools that were left out of its list, as it was told last.
+    /// The tools left out of the server's list, as last reported.
     quarantined: String,
-    /// Whether `failed` is about its list: it can be greeted.
+    /// Whether `failed` is about the tool list: the handshake succeeded.
     is_unlisted: bool,
-    /// Whether the last load worked.
+    /// Whether the last load succeeded.
     is_loaded: bool,
 }
 
-/// How far the listing of a server's tools has come in one conversation.
+/// The progress of the gateway's listing of a server's tools on one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ListingProgress {
-    /// Nobody lists them but the client.
+    /// The gateway does not list the tools; only clients do.
     #[default]
     Unasked,
-    /// The server was greeted and is asked.
+    /// The handshake succeeded and the tools are being listed.
     UnderWay,
-    /// They were listed, or it has none.
+    /// The tools were listed, or the server has none.
     Done,
-    /// It failed as often as a load may; it may be tried again.
+    /// The listing failed in every attempt that a load may make; it may be tried again.
     Failed,
 }
 
 impl ServerStartup {
-    /// As it is configured; nothing was tried.
+    /// The state for a configured server; nothing was tried yet.
     pub fn new(config: StartupConfig, env: Env) -> Self {
         Self {
             config,
@@ -85,8 +85,8 @@ impl ServerStartup {
 
     fn failed(&self, signals: &FailureSignals, is_final: bool) {
         let failure = Classifier::new().classify_load(signals);
-        // Who waits for the supervisor hears from it when it stops; this is for what it goes on
-        // with.
+        // After a final failure the supervisor stops and tells waiting calls itself; this wakes
+        // them for a failure after which it goes on, but which a quick retry cannot mend.
         let is_given_up = failure.disposition != Disposition::Transient && !is_final;
         self.note_failed(failure, 1, false);
         if is_given_up {
@@ -94,14 +94,14 @@ impl ServerStartup {
         }
     }
 
-    /// The server was greeted, but its tools could not be listed, in so many attempts.
+    /// The handshake succeeded, but the tools could not be listed in `attempts` attempts.
     pub fn unlisted(&self, failure: seawall::Failure, attempts: u32) {
         self.note_failed(failure, attempts, true);
     }
 
     fn note_failed(&self, failure: seawall::Failure, attempts: u32, is_unlisted: bool) {
         let mut state = self.state();
-        // A list can fail long after the last load: it is not there since now.
+        // A listing can fail long after the last load: then the server is unavailable from now on.
         state.since.get_or_insert_with(Instant::now);
         state.attempts = state.attempts.saturating_add(attempts);
         state.failed = Some(failure);
@@ -109,8 +109,8 @@ impl ServerStartup {
         state.is_loaded = false;
     }
 
-    /// The server was greeted: why that failed before is no longer of interest, but it is not
-    /// loaded yet.
+    /// The handshake succeeded: clears the failure of earlier handshakes. The server is not loaded
+    /// yet.
     fn greeted(&self) {
         let mut state = self.state();
         if !state.is_unlisted {
@@ -118,7 +118,7 @@ impl ServerStartup {
         }
     }
 
-    /// The server was greeted and its tools are listed.
+    /// The handshake succeeded and the tools are listed.
     pub fn worked(&self) {
         let mut state = self.state();
         *state = StartupState {
@@ -128,8 +128,8 @@ impl ServerStartup {
         };
     }
 
-    /// How the load of the server stands: `available`, `transient`, `permanent` or `denied`; none
-    /// if it was never tried.
+    /// The state of the load: `available`, `transient`, `permanent` or `denied`; `None` if never
+    /// tried.
     pub fn status(&self) -> Option<&'static str> {
         let state = self.state();
         match &state.failed {
@@ -146,33 +146,33 @@ impl ServerStartup {
         }
     }
 
-    /// Whether it has been starting for so long that somebody should look after it.
+    /// Whether the server has been starting for so long that a person should look at it.
     fn is_overdue(&self, state: &StartupState) -> bool {
         state.since.is_some_and(|since| since.elapsed() >= self.config.max_starting)
     }
 
-    /// How a denial is told.
+    /// How a denial is worded.
     pub fn denied_text(&self) -> DeniedText {
         self.config.denied_text.unwrap_or_default()
     }
 
-    /// Whether its tools could not be listed when that was tried last, although it was greeted.
+    /// Whether the last listing of tools failed although the handshake had succeeded.
     pub fn is_unlisted(&self) -> bool {
         self.state().is_unlisted
     }
 
-    /// Whether it was there when it was tried last.
+    /// Whether the last load succeeded.
     pub fn is_loaded(&self) -> bool {
         self.state().is_loaded
     }
 
-    /// Attempts that failed since it was there.
+    /// Failed attempts since the server was last available.
     pub fn attempts(&self) -> u32 {
         self.state().attempts
     }
 
-    /// How long it is worth waiting for, if nobody is to be kept for longer than `most` since it
-    /// began to start: not at all once trying again at once cannot help.
+    /// How long it is worth waiting for the server, at most `most` after its start began; zero once
+    /// a quick retry cannot help.
     pub fn patience(&self, most: Duration) -> Duration {
         let state = self.state();
         let is_given_up = state
@@ -183,23 +183,22 @@ impl ServerStartup {
         if is_given_up { Duration::ZERO } else { most.saturating_sub(since) }
     }
 
-    /// Whether it is being started, and is not there yet.
+    /// Whether the server is being started and is not available yet.
     pub fn is_missing(&self) -> bool {
         self.state().since.is_some()
     }
 
-    /// Whether it said no when it was tried last.
+    /// Whether the server denied access in the last attempt.
     pub fn is_denied(&self) -> bool {
         self.state().failed.as_ref().is_some_and(|failed| failed.disposition == Disposition::Denied)
     }
 
-    /// Waits until a try has failed so that trying again at once cannot help, although it is tried
-    /// again.
+    /// Waits for a failure that a quick retry cannot mend, although the supervisor goes on trying.
     pub async fn gave_up(&self) {
         self.given_up.notified().await;
     }
 
-    /// Notes which tools are left out of its list; whether that is news.
+    /// Notes which tools are left out of the server's list; returns whether that is news.
     pub fn note_quarantined(&self, text: &str) -> bool {
         let mut state = self.state();
         let is_news = state.quarantined != text;
@@ -207,12 +206,12 @@ impl ServerStartup {
         is_news
     }
 
-    /// A place for a list that nobody waits for any more, if there is one.
+    /// A permit to finish a listing that no client waits for any more, if one is free.
     pub fn place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.late).try_acquire_owned().ok()
     }
 
-    /// How it is loaded where somebody waits for the end of it.
+    /// The options of a load whose end a caller awaits.
     pub fn options(&self) -> LoadOptions {
         let backoff = Backoff { base: self.config.backoff, ..Backoff::LOAD };
         let max = backoff.max.max(backoff.base);
@@ -227,7 +226,7 @@ impl ServerStartup {
 }
 
 impl Server {
-    /// Opens a conversation; what belongs to no call goes to `general`.
+    /// Opens a connection; messages that belong to no call go to `general`.
     pub async fn open(
         &self,
         handshake: &HandshakeParams,
@@ -239,7 +238,7 @@ impl Server {
             self.reconnect.last().is_none() && !matches!(self.transport, Transport::Stdio { .. });
         let options = LoadOptions {
             attempts: if is_quick { self.startup.config.attempts } else { 1 },
-            // The handshake has limits of its own.
+            // The handshake has timeouts of its own.
             attempt_timeout: limits::HANDSHAKE * 4,
             timeout: limits::HANDSHAKE * 4,
             ..self.startup.options()
@@ -251,7 +250,7 @@ impl Server {
             connection: Mutex::default(),
             last: Mutex::default(),
         };
-        // Boxed: a handshake takes much room, and the stack is small.
+        // Boxed: the future of a handshake is large, and the stack is small.
         let outcome = match Box::pin(load_step::<()>(&self.name, &tries, &options)).await {
             Ok(outcome) => outcome,
             Err(invalid) => {
@@ -271,7 +270,7 @@ impl Server {
         }
     }
 
-    /// Tries once to open a conversation in which the tools can be listed; it is over then.
+    /// Tries once to open a connection, list the tools, and close it again.
     pub async fn list_once(
         &self,
         handshake: &HandshakeParams,
@@ -282,7 +281,7 @@ impl Server {
         Ok(found)
     }
 
-    /// The facts of a list that failed.
+    /// The failure signals of a failed probe, without secrets.
     pub fn missed(&self, missed: &ProbeFailed) -> FailureSignals {
         match missed {
             ProbeFailed::Failed(failure) => self.discreet(self.told(failure)),
@@ -292,11 +291,11 @@ impl Server {
         }
     }
 
-    /// What a failure of this server means for its tools.
+    /// The outcome of a failure of this server for its tools.
     pub fn missing(&self, failure: &UpstreamFailure) -> ServerOutcome<()> {
         let state = self.startup.state();
         let known = match failure {
-            // Said of a conversation that could not be opened: how that failed says more.
+            // These say only that no connection is open; the failure to open one says more.
             UpstreamFailure::Starting(_)
             | UpstreamFailure::Away { .. }
             | UpstreamFailure::Unreachable(_) => state.failed.clone(),
@@ -321,19 +320,19 @@ impl Server {
         }
     }
 
-    /// What it means for its tools that a server answers, but with an error.
+    /// The outcome for the server's tools of an error answer of the server.
     pub fn refused(&self, code: i64, text: &str) -> ServerOutcome<()> {
         let failed = Classifier::new().classify_load(&FailureSignals::rpc(code, text));
         ServerOutcome { server_id: self.name.clone(), result: Err(failed), attempts: 1 }
     }
 
-    /// What it means for its tools that a call for its list failed under its policy.
+    /// The outcome for the server's tools of a list call that failed under its policy.
     pub fn reported(&self, failed: seawall::Failure) -> ServerOutcome<()> {
         ServerOutcome { server_id: self.name.clone(), result: Err(failed), attempts: 1 }
     }
 
-    /// The facts of a failure, in words that name the endpoint: servers behind one gateway differ
-    /// only in its path.
+    /// The failure signals in words that name the endpoint: servers behind one gateway may differ
+    /// only in their path.
     fn told(&self, failure: &UpstreamFailure) -> FailureSignals {
         let signals = FailureSignals { message: failure.to_string(), ..failure.signals() };
         let Some(url) = self.url() else { return signals };
@@ -362,7 +361,7 @@ struct LoadTries<'a> {
 
 impl LoadTries<'_> {
     async fn once(&self) -> Result<(), FailureSignals> {
-        // Boxed, as some transports need more room than others.
+        // Boxed: the size of this future varies much with the transport.
         match Box::pin(self.server.shake(self.handshake, self.general)).await {
             Ok(connection) => {
                 *self.connection.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection);
@@ -384,7 +383,7 @@ impl LoadTries<'_> {
 
 impl ConnectServer<()> for LoadTries<'_> {
     async fn connect(&self, _: &str) -> Result<Vec<()>, FailureSignals> {
-        // The question after an unclear error may have been answered with a conversation.
+        // The library's probe after an unclear error may have opened a connection already.
         if self.is_open() { Ok(Vec::new()) } else { self.once().await.map(|()| Vec::new()) }
     }
 

@@ -1,5 +1,5 @@
-//! What is known of a server from outside: whether it is there, since when, how it ended last, what
-//! it said.
+//! The observed state of a server: whether it is up, since when, its last exit, its last error and
+//! the end of its stderr.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,45 +10,45 @@ use super::stderr_limit::StderrLimit;
 
 /// The last lines of stderr that are kept.
 const STDERR_KEPT: usize = 50;
-/// The letters of each that are kept.
+/// The most characters of each line that are kept.
 const STDERR_LETTERS: usize = 500;
 
-/// What is known of one server, for all its conversations.
+/// The observed state of one server, over all its connections.
 #[derive(Debug, Default)]
 pub struct ServerStatus {
     seen: Mutex<Observations>,
-    /// How much of what it says reaches our log.
+    /// The limit for the server's lines in the gateway's log.
     pub(super) flood: StderrLimit,
 }
 
-/// What was seen of a server.
+/// Observations of one server.
 #[derive(Clone, Debug, Default)]
 pub struct Observations {
-    /// Conversations that are being opened, or will be once the server has cooled down.
+    /// Connections that are being opened, or will be once the backoff is over.
     pub starting: usize,
-    /// Conversations that are open.
+    /// Connections that are open.
     pub open: usize,
-    /// When its state, told in one word, became what it is.
+    /// When the server's state, as [`word`](Self::word) names it, last changed.
     pub since: Option<Instant>,
-    /// Its processes.
+    /// The pids of the server's processes.
     pub pids: Vec<u32>,
-    /// How often a conversation that had been open was opened again.
+    /// How often a supervisor reopened a connection that had been open.
     pub restarts: u64,
-    /// How a process ended last: its exit code or its signal.
+    /// The last exit of a process: its exit code or signal.
     pub last_exit: Option<String>,
-    /// What went wrong last, whether or not it is well again.
+    /// The last failure, also after a recovery.
     pub last_error: Option<String>,
-    /// Whether it went wrong since a conversation was last opened.
+    /// Whether a failure came since a connection was last opened.
     is_ill: bool,
-    /// Lines on its stdout that were no messages.
+    /// Lines on stdout that were no messages.
     pub noise: u64,
-    /// Answers to nothing that was ever asked.
+    /// Answers to requests that were never sent.
     pub strays: u64,
-    /// The end of what it said on stderr.
+    /// The last lines of stderr.
     pub stderr: VecDeque<String>,
 }
 
-/// Something that is so until it is dropped.
+/// Keeps one observation true until it is dropped.
 #[derive(Debug)]
 pub struct StatusGuard {
     status: Arc<ServerStatus>,
@@ -63,7 +63,7 @@ enum ObservedState {
 }
 
 impl ServerStatus {
-    /// What was seen so far.
+    /// A copy of the observations.
     pub fn seen(&self) -> Observations {
         self.lock().clone()
     }
@@ -72,12 +72,12 @@ impl ServerStatus {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A conversation is being opened.
+    /// A connection is being opened.
     pub fn starting(self: &Arc<Self>) -> StatusGuard {
         self.hold(ObservedState::Starting)
     }
 
-    /// A conversation is open, perhaps again.
+    /// A connection is open; `is_again` counts a restart.
     pub fn open(self: &Arc<Self>, is_again: bool) -> StatusGuard {
         self.lock().restarts += u64::from(is_again);
         self.hold(ObservedState::Open)
@@ -98,14 +98,14 @@ impl ServerStatus {
         self.lock().last_exit = Some(how);
     }
 
-    /// Something went wrong.
+    /// The server failed.
     pub fn failed(&self, why: String) {
         let mut seen = self.lock();
         seen.last_error = Some(why);
         seen.turn(|seen| seen.is_ill = true);
     }
 
-    /// Something went wrong in a conversation that goes on.
+    /// A failure on a connection that goes on.
     pub fn troubled(&self, why: String) {
         self.lock().last_error = Some(why);
     }
@@ -115,7 +115,7 @@ impl ServerStatus {
         self.lock().noise += 1;
     }
 
-    /// An answer was to nothing that was ever asked.
+    /// An answer came for a request that was never sent.
     pub fn stray(&self) {
         self.lock().strays += 1;
     }
@@ -143,7 +143,7 @@ impl Observations {
         self.is_ill &= !(is_so && what == ObservedState::Open);
     }
 
-    /// Changes something, and notes the time if that changes the state.
+    /// Applies a change, and notes the time if the state's word changes.
     fn turn(&mut self, change: impl FnOnce(&mut Self)) {
         let before = self.word();
         change(self);

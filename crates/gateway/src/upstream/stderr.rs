@@ -1,5 +1,4 @@
-//! What a server says outside the protocol: shown to the operator, the end of it kept for the error
-//! text and the status.
+//! A child's stderr: logged for the operator, its end kept for error texts and the status.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,16 +10,16 @@ use super::status::ServerStatus;
 use crate::config::{SecretTexts, Transport};
 use crate::protocol::lines::{LineReader, PipeLine};
 
-/// The longest line of a child's stderr that is shown.
+/// The longest line of stderr that is shown, in bytes.
 const STDERR_LINE: usize = 8 << 10;
-/// The last lines of it that are kept.
+/// The last lines of stderr that are kept.
 const STDERR_KEPT: usize = 10;
-/// The letters of them that are shown in an error.
+/// The most characters of those lines in an error text.
 const STDERR_SHOWN: usize = 300;
-/// The letters of a line of noise that are shown.
+/// The most characters shown of a stdout line that is no message.
 const SHOWN: usize = 200;
 
-/// What one process said.
+/// The output of one process outside the protocol.
 pub(super) struct StderrTail {
     name: String,
     is_plain: bool,
@@ -42,7 +41,7 @@ impl StderrTail {
         Self { name, is_plain, secrets, last: Mutex::default(), noise: AtomicU64::new(0), status }
     }
 
-    /// A line on stderr.
+    /// Takes a line of stderr.
     fn line(&self, line: &[u8]) {
         let raw = String::from_utf8_lossy(line);
         let line = self.secrets.hide(&raw);
@@ -61,11 +60,11 @@ impl StderrTail {
         }
     }
 
-    /// A line on stdout that is no message.
+    /// Takes a line of stdout that is no message.
     pub(super) fn noise(&self, line: &[u8]) {
         self.noise.fetch_add(1, Ordering::Relaxed);
         self.status.noise();
-        // Cut only after what is secret is gone, so that no beginning of it is left.
+        // Secrets are removed before the line is cut, so that no beginning of a secret is left.
         let start = String::from_utf8_lossy(line.get(..STDERR_LINE).unwrap_or(line));
         let shown: String = self.secrets.hide(&start).chars().take(SHOWN).collect();
         if !shown.trim().is_empty() && self.is_shown(shown.len()) {
@@ -76,7 +75,7 @@ impl StderrTail {
         }
     }
 
-    /// Whether a line of so many bytes is shown; what was left out before it is told first.
+    /// Whether a line of `bytes` is shown; logs the number of lines left out before it first.
     fn is_shown(&self, bytes: usize) -> bool {
         let left_out = self.status.flood.lets(bytes);
         self.tell_left_out(left_out.unwrap_or_default());
@@ -92,8 +91,8 @@ impl StderrTail {
         }
     }
 
-    /// A process has ended: how, if it did so by itself, and how much of what it said was no
-    /// message.
+    /// Logs the end of a process: its exit, if it ended by itself, and its stdout lines that were
+    /// no messages.
     pub(super) fn ended(&self, exit: Option<&str>) {
         self.tell_left_out(self.status.flood.left_out());
         let noise = match self.noise.load(Ordering::Relaxed) {
@@ -107,7 +106,7 @@ impl StderrTail {
         }
     }
 
-    /// The last words, as the end of a sentence.
+    /// The last stderr lines, as the end of a sentence.
     pub(super) fn last(&self) -> String {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let words: Vec<&str> =
@@ -122,7 +121,7 @@ impl StderrTail {
     }
 }
 
-/// Hears a server's stderr to its end.
+/// Reads a child's stderr to its end.
 pub(super) async fn listen(stderr: impl AsyncRead + Unpin, said: Arc<StderrTail>) {
     let mut lines = LineReader::new(stderr, STDERR_LINE);
     while let Ok(Some(line)) = lines.next().await {

@@ -1,19 +1,19 @@
-//! How much of what a server says outside the protocol reaches our log: a server that shouts does
-//! not fill the disk.
+//! Limits how much of a server's stderr and stdout noise reaches the log: a noisy server does not
+//! fill the disk.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Lines of one server that are shown at once, and again after a while.
+/// The most lines of one server per window.
 const LINES: u32 = 1_000;
-/// Bytes of them.
+/// The most bytes of one server per window.
 const BYTES: usize = 1 << 20;
-/// How long it takes until as much is shown again.
+/// The length of a window.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// What one server may still say, over all its processes.
+/// The rest of one server's allowance, over all its processes.
 #[derive(Debug, Default)]
 pub(super) struct StderrLimit {
     state: Mutex<StderrWindow>,
@@ -28,8 +28,8 @@ struct StderrWindow {
 }
 
 impl StderrLimit {
-    /// Whether a line of so many bytes is shown; and how many were left out before it, if they were
-    /// not told yet.
+    /// Takes a line of `bytes`: `None` if it is left out, else the number of lines left out before
+    /// it and not reported yet.
     pub(super) fn lets(&self, bytes: usize) -> Option<u64> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.began.is_none_or(|began| began.elapsed() >= EVERY) {
@@ -48,7 +48,7 @@ impl StderrLimit {
         Some(std::mem::take(&mut state.left_out))
     }
 
-    /// How many were left out and not told yet.
+    /// The number of lines left out and not reported yet; resets it.
     pub(super) fn left_out(&self) -> u64 {
         std::mem::take(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner).left_out)
     }

@@ -1,9 +1,9 @@
-//! Keeps one conversation with a server: opens it, notices when it ends, opens it again, and lets
+//! Supervises one connection to a server: opens it, notices when it ends, opens it again, and lets
 //! calls wait for it.
 //!
-//! Opening goes on whether or not somebody waits: a server that takes long to start must not begin
-//! anew because a client lost patience. A server that is away is tried at the pace of its backoff,
-//! and sooner if somebody asks for it.
+//! Opening goes on whether or not a call waits: a slow server must not start from the beginning
+//! because a client lost patience. A server that is away is tried at the pace of its backoff, and
+//! sooner if a call needs it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -19,21 +19,21 @@ use super::{Connection, Server, UpstreamFailure, reconnect};
 use crate::protocol::limits;
 use crate::upstream::call::ClientSink;
 
-/// A server whose conversation lasted this long after its handshake is well again.
+/// A server whose connection lasted this long after its handshake has recovered.
 const STABLE: Duration = Duration::from_secs(10);
 
-/// How long a server that came back may take to be told what the one before it knew.
+/// The time limit for restoring a client's state on a server that came back.
 const PREPARE: Duration = Duration::from_secs(10);
-/// How often it is looked whether something is under way.
+/// How often a connection that is to be closed is checked for calls in flight.
 const LOOK: Duration = Duration::from_millis(100);
-/// How soon it is looked again whether a conversation is used.
+/// The shortest time between two idle checks of a connection.
 const SHORTEST_LOOK: Duration = Duration::from_millis(10);
 
-/// What is to be done with a conversation before calls may use it.
+/// Prepares a connection before calls may use it.
 pub(crate) type PrepareConnection =
     Box<dyn Fn(Arc<Connection>) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// Keeps one conversation.
+/// Supervises one connection.
 pub struct ConnectionSupervisor {
     server: Arc<Server>,
     handshake: HandshakeParams,
@@ -44,8 +44,7 @@ pub struct ConnectionSupervisor {
     asked: Arc<Demand>,
 }
 
-/// Who needs the server while it is away: calls that wait for it now, and those that came since it
-/// was last tried.
+/// The demand for a server that is away: calls that wait for it now, and calls since the last try.
 #[derive(Default)]
 struct Demand {
     waiting: AtomicUsize,
@@ -54,10 +53,12 @@ struct Demand {
 }
 
 impl Demand {
-    /// Somebody needs it, and waits until what this gives is dropped.
+    /// Registers a call that needs the server; it counts as waiting until the returned guard is
+    /// dropped.
     fn ask(self: &Arc<Self>) -> impl Drop + use<> {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         self.since_last_try.store(true, Ordering::SeqCst);
+        // `notify_one` keeps the wake-up for a supervisor that does not wait yet.
         self.somebody.notify_one();
         WaitingCall(Arc::clone(self))
     }
@@ -81,15 +82,16 @@ impl Drop for WaitingCall {
 
 #[derive(Clone)]
 enum SupervisorState {
-    /// Nobody is at it; why, if it was tried and not put to rest.
+    /// No task works on the connection. `Some`: the last try failed; `None`: never opened, or
+    /// stopped when idle.
     Closed(Option<UpstreamFailure>),
-    /// It is being opened, or will be once the server has cooled down.
+    /// The connection is being opened, or will be once the backoff is over.
     Opening,
     Open(Arc<Connection>),
 }
 
 impl ConnectionSupervisor {
-    /// A supervisor; nothing is opened before somebody asks.
+    /// A supervisor; opens nothing before it is asked to.
     pub fn new(
         server: &Arc<Server>,
         handshake: HandshakeParams,
@@ -111,7 +113,7 @@ impl ConnectionSupervisor {
         })
     }
 
-    /// The conversation, if it is open.
+    /// The connection, if it is open.
     pub fn now(&self) -> Option<Arc<Connection>> {
         match &*self.state.borrow() {
             SupervisorState::Open(connection) if connection.is_alive() => {
@@ -121,7 +123,7 @@ impl ConnectionSupervisor {
         }
     }
 
-    /// The conversation, waited for; `patience` bounds the wait.
+    /// Waits for the connection, at most for `patience`.
     pub async fn connection(
         self: &Arc<Self>,
         patience: Duration,
@@ -130,6 +132,7 @@ impl ConnectionSupervisor {
             return Ok(connection);
         }
         let deadline = Instant::now() + patience;
+        // Subscribed before `start`, so that no change of the state is missed.
         let mut state = self.state.subscribe();
         let _asked = self.asked.ask();
         self.start();
@@ -145,7 +148,7 @@ impl ConnectionSupervisor {
             if was_put_to_rest {
                 self.start();
             }
-            // Waiting makes no sense when the next try comes later than patience ends.
+            // Waiting makes no sense when the next try comes after `patience` ends.
             let is_too_far = self.server.reconnect.soonest()
                 > deadline.saturating_duration_since(Instant::now());
             if is_too_far
@@ -156,7 +159,7 @@ impl ConnectionSupervisor {
         }
     }
 
-    /// Why there is no conversation yet.
+    /// Why there is no connection yet.
     pub fn starting(&self) -> UpstreamFailure {
         let retry_in = self.server.reconnect.soonest();
         match self.server.reconnect.last() {
@@ -166,28 +169,30 @@ impl ConnectionSupervisor {
         }
     }
 
-    /// Begins to open it, unless that is under way; a lazy server waits for somebody who needs it.
+    /// Begins to open the connection, unless that is under way; a lazy server waits for its first
+    /// call.
     pub fn begin(self: &Arc<Self>) {
         if !self.server.life.lazy {
             self.start();
         }
     }
 
-    /// Whether nobody has needed the server yet, or for a while: what it lists is what it listed
-    /// last.
+    /// Whether the server is stopped because no client has needed it yet, or for a while: its last
+    /// known lists are still valid.
     pub fn is_resting(&self) -> bool {
         let may_rest = self.server.life.lazy || self.server.life.idle_stop.is_some();
         may_rest && matches!(*self.state.borrow(), SupervisorState::Closed(None))
     }
 
-    /// Whether it is being opened.
+    /// Whether the connection is being opened.
     pub fn is_opening(&self) -> bool {
         matches!(*self.state.borrow(), SupervisorState::Opening)
     }
 
     fn start(self: &Arc<Self>) {
         let is_idle = self.state.send_if_modified(|state| {
-            // Whoever opened a conversation that has ended is on the way to open the next one.
+            // `Open` with an ended connection does not count: its task is about to open the next
+            // one.
             let is_idle =
                 matches!(state, SupervisorState::Closed(_)) && !self.stopped.is_cancelled();
             if is_idle {
@@ -199,7 +204,7 @@ impl ConnectionSupervisor {
             let (supervisor, stopped) = (Arc::downgrade(self), self.stopped.clone());
             tokio::spawn(async move {
                 tokio::select! {
-                    // First, so that what is closed on purpose is not taken for a failure.
+                    // Biased: a connection that was closed on purpose must not count as a failure.
                     biased;
                     () = stopped.cancelled() => {}
                     () = keep(supervisor.clone()) => return,
@@ -213,7 +218,7 @@ impl ConnectionSupervisor {
         }
     }
 
-    /// Whoever waits need not wait any longer.
+    /// Ends the wait of all calls with this failure.
     fn give_up(&self, failure: UpstreamFailure) {
         self.state.send_if_modified(|state| {
             let is_waited_for = !matches!(state, SupervisorState::Closed(_));
@@ -224,7 +229,8 @@ impl ConnectionSupervisor {
         });
     }
 
-    /// Ends it once nothing is under way in it, or after as long as a call may take.
+    /// Closes the connection once no call is in flight, or after the longest time a call may run
+    /// on.
     pub async fn close_when_idle(&self) {
         let ends = Instant::now() + limits::LEFT_RUNNING;
         while Instant::now() < ends && self.now().is_some_and(|connection| connection.is_in_use()) {
@@ -233,7 +239,7 @@ impl ConnectionSupervisor {
         self.close().await;
     }
 
-    /// Ends it; it stays ended.
+    /// Closes the connection for good.
     pub async fn close(&self) {
         self.stopped.cancel();
         let state = self.state.send_replace(SupervisorState::Closed(Some(UpstreamFailure::Lost(
@@ -251,13 +257,13 @@ impl Drop for ConnectionSupervisor {
     }
 }
 
-/// Opens the conversation, again and again, as long as somebody holds the supervisor and trying
+/// Opens the connection again and again, as long as the supervisor has other holders and a try
 /// makes sense.
 async fn keep(weak: Weak<ConnectionSupervisor>) {
     let mut is_again = false;
     loop {
-        // Held only where nothing waits: a supervisor that nobody else holds must go, whatever is
-        // under way.
+        // The supervisor is never held across a wait: without other holders it must be dropped,
+        // also during a handshake.
         let Some(supervisor) = weak.upgrade() else { return };
         let server = Arc::clone(&supervisor.server);
         let (handshake, general) = (supervisor.handshake.clone(), Arc::clone(&supervisor.general));
@@ -276,6 +282,7 @@ async fn keep(weak: Weak<ConnectionSupervisor>) {
             Ok(_) => {}
             Err(failure) => server.reconnect.failed(failure.clone()),
         }
+        // After the outcome is noted: the drop wakes the others, and they read the outcome.
         drop(early);
         let Some(supervisor) = weak.upgrade() else { return };
         match opened {
@@ -287,6 +294,8 @@ async fn keep(weak: Weak<ConnectionSupervisor>) {
                 let _open = server.status.open(std::mem::replace(&mut is_again, true));
                 drop(starting);
                 connection.touch();
+                // Before `Open` is published: a call that gets the connection finds its listing
+                // already under way.
                 server.greeted(&handshake, &connection);
                 supervisor.state.send_replace(SupervisorState::Open(Arc::clone(&connection)));
                 drop(supervisor);
@@ -307,13 +316,14 @@ async fn keep(weak: Weak<ConnectionSupervisor>) {
     }
 }
 
-/// Whether the server may be tried now, perhaps with the right to do so early. If not, waits until
-/// that may have changed.
+/// Waits until the server may be tried: `Some` now, with a permit if the try comes before the
+/// backoff is over. `None`: something changed, ask again.
 async fn turn<'a>(
     server: &'a Server,
     asked: &Demand,
     again: &mut watch::Receiver<u64>,
 ) -> Option<Option<reconnect::ReconnectTurn<'a>>> {
+    // Subscribed before the backoff is read: a change in between ends the wait below at once.
     let mut tries = server.reconnect.tries();
     let wait = server.reconnect.wait();
     if wait.is_zero() {
@@ -325,7 +335,7 @@ async fn turn<'a>(
     {
         return Some(Some(early));
     }
-    // It is too early, or somebody else is the try.
+    // It is too early, or another supervisor makes the try.
     let pause = if soonest.is_zero() { wait } else { soonest };
     tokio::select! {
         () = tokio::time::sleep(pause) => {}
@@ -336,7 +346,7 @@ async fn turn<'a>(
     None
 }
 
-/// Waits until nobody has used a conversation for as long as its server may be idle.
+/// Waits until no client has used the connection for the server's idle limit.
 async fn rest(connection: &Connection, server: &Server) {
     let Some(limit) = server.life.idle_stop else { return std::future::pending().await };
     while !connection.rest(limit) {
@@ -348,15 +358,17 @@ async fn rest(connection: &Connection, server: &Server) {
     ));
 }
 
-/// Ends a conversation that nobody uses; whoever needs it next opens it again.
+/// Closes an idle connection; the next call opens it again.
 async fn put_to_rest(weak: &Weak<ConnectionSupervisor>, connection: &Arc<Connection>) {
     if let Some(supervisor) = weak.upgrade() {
+        // Before the close: a call that comes now starts a new connection and need not wait for the
+        // close.
         supervisor.state.send_replace(SupervisorState::Closed(None));
     }
     connection.close().await;
 }
 
-/// Waits until a conversation ends, and notes what that says about the server.
+/// Waits until the connection ends, and notes for the backoff how it ended.
 async fn watch(connection: &Arc<Connection>, server: &Server) {
     let began = Instant::now();
     let is_stable = tokio::time::timeout(STABLE, connection.over.cancelled()).await.is_err();
@@ -370,8 +382,8 @@ async fn watch(connection: &Arc<Connection>, server: &Server) {
     let why = connection
         .why_lost()
         .unwrap_or_else(|| UpstreamFailure::Lost("it closed the conversation".to_owned()));
-    // A server that forgot the session is there, and is greeted again at once; unless it forgets as
-    // soon as it is greeted.
+    // A server that forgot the session is up, so its handshake is repeated at once; unless it
+    // forgets sessions as soon as it has opened them.
     if why == UpstreamFailure::SessionLost
         && (connection.was_of_use() || began.elapsed() >= limits::ASKED_TRY)
     {

@@ -1,9 +1,9 @@
-//! One small process that outlives the gateway by a moment: what a killed gateway leaves behind
-//! ends at once, and not when the next gateway starts.
+//! A small process that outlives the gateway by a moment: the orphans of a killed gateway end at
+//! once, and not when the next gateway starts.
 //!
-//! Children die with their gateway by themselves; what they started does not. The watcher holds the
-//! end of a pipe whose other end only the gateway has. When the gateway is gone, however it went,
-//! the watcher ends whatever carries its mark.
+//! Children die with their gateway by themselves; the processes that they started do not. The
+//! watcher holds the reading end of a pipe whose writing end only the gateway has. When the gateway
+//! is gone, also by SIGKILL, the watcher ends every process with its mark.
 
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
@@ -13,14 +13,14 @@ use std::sync::OnceLock;
 
 use super::orphans;
 
-/// The hidden command, and how it is told that it is the watcher itself.
+/// The hidden command; the flag makes the process the watcher itself.
 pub(crate) const COMMAND: &str = "watch-gateway";
 const DETACHED: &str = "--detached";
 
-/// Held for as long as the gateway lives.
+/// The writing end of the pipe, held for as long as the gateway lives.
 static ALIVE: OnceLock<Option<ChildStdin>> = OnceLock::new();
 
-/// Starts the watcher, once; a gateway without one leaves its leftovers to the next.
+/// Starts the watcher, once; without a watcher, the next gateway ends the orphans.
 pub(crate) fn start(program: &Path) {
     ALIVE.get_or_init(|| {
         let mut process = Command::new(program);
@@ -32,19 +32,22 @@ pub(crate) fn start(program: &Path) {
             .process_group(0);
         let mut child = process.spawn().ok()?;
         let alive = child.stdin.take();
-        // The one that was started only starts the other, so that the watcher is nobody's child.
+        // This child only starts the watcher and exits, so that the watcher is no child of the
+        // gateway.
         std::thread::spawn(move || child.wait());
         alive
     });
 }
 
-/// Is the watcher: waits until its gateway is gone, then ends what that left behind.
+/// Runs the watcher: waits until its gateway is gone, then ends the orphans.
 pub(crate) fn watch(is_detached: bool) -> io::Result<()> {
     if !is_detached {
         let mut process = Command::new("/proc/self/exe");
         return process.args([COMMAND, DETACHED]).process_group(0).spawn().map(drop);
     }
     let mut nothing = [0; 64];
+    // The gateway never writes: the read returns when the kernel closes the gateway's end, even
+    // after SIGKILL.
     while io::stdin().lock().read(&mut nothing)? > 0 {}
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     runtime.block_on(orphans::sweep());

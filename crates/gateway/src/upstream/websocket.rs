@@ -1,5 +1,5 @@
-//! A conversation over a WebSocket: one message per text frame, both ways at once, until either
-//! side says goodbye.
+//! A connection over a WebSocket: one message per text frame, both ways at once, until either side
+//! closes it.
 
 use std::sync::{Arc, Weak};
 
@@ -24,12 +24,12 @@ use super::{Connection, Server, UpstreamFailure, Wire, beginning, response};
 use crate::protocol::{Message, Reject, limits};
 use crate::upstream::call::ClientSink;
 
-/// What MCP calls itself on a WebSocket.
+/// The subprotocol of MCP on a WebSocket.
 const PROTOCOL: HeaderValue = HeaderValue::from_static("mcp");
-/// Read at a time; more is taken where a message needs it.
+/// The initial read buffer; it grows for larger messages.
 const READ: usize = 16 << 10;
 
-/// Connects to a server and opens a conversation with it.
+/// Connects to a server and opens a connection over the socket.
 pub(super) async fn open(
     server: &Server,
     url: &Uri,
@@ -49,7 +49,7 @@ pub(super) async fn open(
     Ok(connection)
 }
 
-/// How much a server may send at once.
+/// Limits for frames and messages of the server.
 fn bounds() -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(READ)
@@ -57,8 +57,8 @@ fn bounds() -> WebSocketConfig {
         .max_message_size(Some(limits::FROM_SERVER))
 }
 
-/// The request that begins it, with the operator's headers; those that make it a WebSocket are not
-/// the operator's.
+/// The upgrade request, with the operator's headers; the headers of the WebSocket handshake itself
+/// cannot be overridden.
 fn request(url: &Uri, headers: HeaderMap) -> Result<Request, Error> {
     let mut request = url.clone().into_client_request()?;
     let is_ours = |name: &http::HeaderName| {
@@ -71,7 +71,7 @@ fn request(url: &Uri, headers: HeaderMap) -> Result<Request, Error> {
     Ok(request)
 }
 
-/// Why there is no connection.
+/// Why the socket could not be opened.
 fn refused(error: Error) -> UpstreamFailure {
     match error {
         Error::Http(answer) if answer.status().is_success() => {
@@ -89,7 +89,7 @@ fn refused(error: Error) -> UpstreamFailure {
     }
 }
 
-/// Carries messages both ways until the conversation ends or the connection does, and says goodbye.
+/// Carries messages both ways until the connection or the socket ends, then closes the socket.
 async fn converse<S>(
     socket: WebSocketStream<S>,
     outgoing: PipeMessage,
@@ -113,7 +113,7 @@ async fn converse<S>(
     }
 }
 
-/// Takes what the server sends, until there is nothing more to take. Says why.
+/// Hands the server's messages to the connection until the socket ends. Returns why it ended.
 async fn read<S>(
     from: &mut SplitStream<WebSocketStream<S>>,
     connection: &Weak<Connection>,
@@ -132,7 +132,7 @@ where
             Ok(Some(Ok(Frame::Close(frame)))) => {
                 return UpstreamFailure::Lost(closed(frame.as_ref()));
             }
-            // Pings are answered where frames are read.
+            // tungstenite answers pings while it reads.
             Ok(Some(Ok(Frame::Ping(_) | Frame::Pong(_) | Frame::Frame(_)))) => continue,
             Ok(Some(Err(error))) => return broken(error),
             Ok(None) => return UpstreamFailure::Lost(closed(None)),
@@ -151,8 +151,8 @@ where
     }
 }
 
-/// Sends what is to be sent, and a ping when there is nothing, so that a dead connection shows.
-/// Says why it ends.
+/// Sends queued messages, and a ping when there are none, so that a dead socket is noticed. Returns
+/// why it ended.
 async fn write<S>(
     to: &mut SplitSink<WebSocketStream<S>, Frame>,
     mut outgoing: PipeMessage,
@@ -176,7 +176,7 @@ where
     }
 }
 
-/// Why a connection is of no more use.
+/// The failure for a socket error.
 fn broken(error: Error) -> UpstreamFailure {
     match error {
         Error::Capacity(_) => UpstreamFailure::Broken(Reject::Size(limits::FROM_SERVER)),
@@ -205,7 +205,7 @@ fn close_code(why: &UpstreamFailure) -> CloseCode {
     }
 }
 
-/// Says that we go, or answers that the server does, and waits for it to hang up.
+/// Sends or answers the close frame, and waits until the server hangs up.
 async fn say_goodbye<S>(mut socket: WebSocketStream<S>, code: CloseCode)
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
     use crate::upstream::call::NoClient;
 
-    /// A conversation in memory, and the server's end of it.
+    /// A connection in memory, and the server's end of it.
     async fn conversation() -> (Arc<Connection>, WebSocketStream<DuplexStream>) {
         let (near, far) = duplex(1 << 10);
         let (pipe, outgoing) = PipeWriter::new();
@@ -237,7 +237,7 @@ mod tests {
     async fn a_server_that_answers_pings_is_kept_and_one_that_does_not_is_given_up() {
         let (connection, mut server) = conversation().await;
         let began = Instant::now();
-        // As long as frames are read, pings are answered.
+        // The server's end answers pings as long as frames are read.
         for _ in 0..20 {
             assert_eq!(server.next().await.unwrap().unwrap(), Frame::Ping(Bytes::new()));
         }
@@ -261,7 +261,8 @@ mod tests {
             let params = format!("{{\"big\":\"{}\"}}", "x".repeat(1 << 16));
             async move { connection.ask("tools/list", params.as_bytes()).await }
         });
-        // More than fits between us, both ways at once: neither waits for the other to read first.
+        // More than the pipe between the two holds, both ways at once: neither side waits for the
+        // other to read first.
         let answer =
             format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"big":"{}"}}}}"#, "y".repeat(1 << 16));
         server.send(Frame::text(answer.clone())).await.unwrap();

@@ -1,5 +1,5 @@
-//! Decides what two identical calls of one caller are to each other: the same one asked again, two
-//! intents of one turn, or one after the other.
+//! Decides how two identical calls of one caller relate: the second repeats the first, both are
+//! meant by one turn of a model, or the second follows the first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,21 +12,21 @@ use crate::model::answer::Outcome;
 use crate::model::control::CallControl;
 use crate::time::clock::Moment;
 
-/// How long the answer of a write is waited for whose server was told to stop: below the five
-/// seconds that the least patient clients wait.
+/// How long a repeated write waits for the first one's answer after the server was told to stop:
+/// below the five seconds that the least patient clients wait.
 const STOPPED_WAIT: Duration = Duration::from_secs(4);
 
-/// How far the first of them is, as those see it who wait for it.
+/// The state of the leading call, as its followers see it.
 #[derive(Debug)]
 pub(super) enum LeadState<T> {
     Running,
-    /// It has an answer for all.
+    /// The lead has an answer for all followers.
     Landed(Outcome<T>),
-    /// It ended, and what it came to is its own.
+    /// The lead ended, and its result is not for its followers.
     Over,
 }
 
-/// What is known of one exact call of one caller.
+/// The ledger entry of one exact call of one caller.
 #[derive(Debug)]
 pub(super) struct LedgerEntry<T> {
     pub(super) number: u64,
@@ -35,21 +35,21 @@ pub(super) struct LedgerEntry<T> {
     writes: u64,
     is_replayable: bool,
     shares: bool,
-    /// Whether its answer may be given to somebody who asks again.
+    /// Whether the answer may go to a client that repeats the call.
     takes: bool,
     control: Option<Arc<CallControl>>,
-    /// Those who wait for it, if anybody does.
+    /// Notifies the calls that follow this one; `None` while there are none.
     waiting: Option<watch::Sender<LeadState<T>>>,
-    /// Somebody has asked again.
+    /// An identical call has joined this one or taken its answer.
     is_joined: bool,
-    /// When it was asked for last.
+    /// When the call was made last: its start, or its latest repeat.
     asked: Moment,
-    /// After how long a client that says nothing asked again, now or earlier: it may give up as
-    /// silently as long after that.
+    /// How long the client waits before it repeats the call without having cancelled it, as seen
+    /// now or earlier: it may give up as silently after that long again.
     patience: Option<Duration>,
-    /// Its answer was written, and its client may have given up by then.
+    /// The answer was written to the client, but the client may have given up by then.
     is_suspect: bool,
-    /// How long this one has waited until it asked again without a word.
+    /// How long the client of this call waited until it repeated the call without cancelling.
     silence: Option<Duration>,
     answered: Option<LateAnswer<T>>,
 }
@@ -57,51 +57,51 @@ pub(super) struct LedgerEntry<T> {
 #[derive(Debug)]
 struct LateAnswer<T> {
     at: Moment,
-    /// `None`: there was no room for it, or nobody else may have it.
+    /// `None` if there was no room for the answer, or if no other client may have it.
     outcome: Option<Outcome<T>>,
     bytes: usize,
-    /// When it was first delivered to somebody who asked again.
+    /// When the answer was first delivered.
     delivered: Option<Moment>,
-    /// It is a question back to the client: the call goes on when that is answered.
+    /// The answer is a question back to the client: the call goes on when the client answers.
     is_question: bool,
 }
 
-/// What a call gets that waits for an identical one.
+/// The share of the first call's result that an identical follower gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FollowerGets {
-    /// The same answer, as everybody who asks at the same time.
+    /// The same answer, as every concurrent identical call gets it (single flight).
     Share,
-    /// The answer, whose client has gone.
+    /// The answer of a call whose client has gone.
     Answer,
-    /// Only the word that it was executed: the answer may be somebody else's.
+    /// Only the news that the write was executed: the answer may belong to another client.
     Word,
-    /// Its turn: it is a call in its own right.
+    /// Its turn: it is a call of its own and runs after the first.
     Turn,
 }
 
 impl FollowerGets {
-    /// Whether it is answered with what the identical call comes to.
+    /// Whether the follower is answered with the first call's outcome.
     pub(crate) fn is_answered(self) -> bool {
         matches!(self, Self::Share | Self::Answer)
     }
 }
 
-/// What an identical call finds.
+/// How an identical call relates to this entry.
 pub(super) enum Meeting<T> {
-    /// The first is over and done with.
+    /// The first call is finished, and its entry is of no use to the new one.
     Over,
-    /// Both may run.
+    /// Both calls may run at the same time.
     Aside,
-    /// The first runs, and this one waits.
+    /// The first call runs, and the new one waits for it.
     Behind { gets: FollowerGets, patience: Option<Duration> },
-    /// The first was answered, and nobody has taken that.
+    /// The first call was answered, and its client has not read the answer.
     Late(Outcome<T>, Duration),
-    /// The same, but the answer is not to be had.
+    /// The first call was answered, but the answer was dropped or may not be shared.
     Gone(Duration),
 }
 
 impl<T: Clone> LedgerEntry<T> {
-    /// `patience`: how long its client waits, if it is known for giving up without a word.
+    /// `patience` is how long the client waits, if it is known to give up without cancelling.
     pub(super) fn new(
         number: u64,
         call: &Entering<'_>,
@@ -127,22 +127,22 @@ impl<T: Clone> LedgerEntry<T> {
         }
     }
 
-    /// Whether its client is known to have gone.
+    /// Whether the client has cancelled or disconnected.
     fn has_left(&self) -> bool {
         self.control.as_ref().is_some_and(|control| control.has_left())
     }
 
-    /// Whether its client has gone: it is known to have, or it has been silent for as long as
-    /// nobody asks twice.
+    /// Whether the client counts as gone: it has cancelled or disconnected, or the call has run for
+    /// `after`, sooner than which a client that repeats it means two calls.
     fn is_left(&self, after: Duration, now: Moment) -> bool {
         self.has_left() || now.since(self.began) >= after
     }
 
-    /// What an identical call finds now.
+    /// Decides how the identical `call` relates to this entry now.
     pub(super) fn meet(&mut self, call: &Entering<'_>, last_write: u64, now: Moment) -> Meeting<T> {
         match &self.answered {
             _ if call.is_replayable && call.copy_key != self.copy_key => Meeting::Aside,
-            // What was read before a write of the same caller is no answer to what it reads after
+            // A read answered before a write of the same caller does not answer a read made after
             // it.
             Some(_) if self.number < last_write => Meeting::Over,
             None if self.number < last_write => Meeting::Aside,
@@ -156,8 +156,8 @@ impl<T: Clone> LedgerEntry<T> {
         }
     }
 
-    /// Who has waited for its turn takes the place of a client that has gone: the server has done
-    /// it once already, and nobody else waits for that.
+    /// Hands an unread answer to a call that waited for its turn, if the first client has gone: the
+    /// server has executed the call once already, and no other client waits for that answer.
     fn hand_on(&mut self, call: &Entering<'_>, now: Moment) -> Meeting<T> {
         let is_there = !call.control.is_some_and(|control| control.has_left());
         let is_free = self.has_left() && !self.is_joined && is_there;
@@ -173,7 +173,7 @@ impl<T: Clone> LedgerEntry<T> {
     }
 
     fn meet_running(&mut self, call: &Entering<'_>, now: Moment) -> Meeting<T> {
-        // What goes on with a call is its own affair.
+        // A call that brings answers to a question continues its own call and joins no other.
         if call.rejoin.is_some_and(|rejoin| rejoin.continues) {
             return Meeting::Aside;
         }
@@ -187,7 +187,7 @@ impl<T: Clone> LedgerEntry<T> {
         if is_repeat && self.takes && rejoin.takes {
             self.is_joined = true;
             self.note_repeat(now);
-            // A server that was told to stop may never answer: nobody waits long for that.
+            // A server that was told to stop may never answer, so the follower waits only briefly.
             let is_stopped = self.control.as_ref().is_some_and(|control| control.is_last());
             let patience =
                 is_stopped.then_some(if call.is_replayable { rejoin.after } else { STOPPED_WAIT });
@@ -198,7 +198,8 @@ impl<T: Clone> LedgerEntry<T> {
         }
         match is_repeat {
             true => Meeting::Behind { gets: FollowerGets::Word, patience: None },
-            // It is looked again now and then whether the first one's client is still there.
+            // The follower wakes every `after` to see whether the first call's client has gone
+            // since.
             false => Meeting::Behind { gets: FollowerGets::Turn, patience: Some(rejoin.after) },
         }
     }
@@ -219,8 +220,8 @@ impl<T: Clone> LedgerEntry<T> {
         if self.is_another_intent(now) {
             return Meeting::Over;
         }
-        // One whose client is still there is being delivered right now: who asks already asks for
-        // another.
+        // While the first client is connected, its answer is being delivered right now: an
+        // identical call made by then is another call.
         let is_late = self.is_joined || self.is_left(rejoin.after, now);
         if self.is_expired(now) || is_taken || !is_late {
             return Meeting::Over;
@@ -233,9 +234,9 @@ impl<T: Clone> LedgerEntry<T> {
         }
     }
 
-    /// A write whose client was asked something is under way: whoever makes it anew is asked the
-    /// same. Clients that cannot be told apart are not asked each other's questions: they begin
-    /// anew, as the protocol lets them.
+    /// A write that has asked its client a question is still under way: a client that repeats the
+    /// write is asked the same question. Clients that cannot be told apart do not get each other's
+    /// questions: their calls start over, as the protocol allows.
     fn meet_question(
         &self,
         answered: &LateAnswer<T>,
@@ -252,8 +253,8 @@ impl<T: Clone> LedgerEntry<T> {
         }
     }
 
-    /// A client that cancels says when it goes; of one that only asks again it is noted how long it
-    /// waited.
+    /// Notes a repeat. A client that cancels announces that it gives up; for a client that only
+    /// repeats the call, the entry learns how long it waited.
     fn note_repeat(&mut self, now: Moment) {
         let is_silent = !self.has_left();
         let waited = now.since(self.asked);
@@ -264,36 +265,36 @@ impl<T: Clone> LedgerEntry<T> {
         }
     }
 
-    /// How long its client waited until it asked again without a word; once.
+    /// How long the client waited until it repeated the call without cancelling; taken once.
     pub(super) fn silence(&mut self) -> Option<Duration> {
         self.silence.take()
     }
 
-    /// Whether whoever asked last may have given up since, without a word. How long it thought
-    /// before it asked again is not known, so half of that time is enough.
+    /// Whether the client that made the call last may have given up since, without cancelling. How
+    /// long it paused before its repeat is unknown, so half of its patience is enough.
     fn may_be_left(&self, now: Moment) -> bool {
         !self.is_replayable
             && self.patience.is_some_and(|patience| now.since(self.asked) >= patience / 2)
     }
 
-    /// When a client that asked again without a word is answered at the latest, to be in time.
+    /// How soon a client that repeats calls without cancelling must be answered to be in time.
     pub(super) fn gives_up(&self) -> Option<Duration> {
         self.patience.map(|patience| patience / 2)
     }
 
-    /// Whether whoever asks has read the answer and means another call: nobody asked again while it
-    /// ran, and a client that gives up without a word would have asked again by now.
+    /// Whether the client has read the answer and now makes another call: the call was not repeated
+    /// while it ran, and a client that gives up silently would have repeated it by now.
     fn is_another_intent(&self, now: Moment) -> bool {
         let is_late = |patience: Duration| now.since(self.began) > patience + patience / 2;
         self.is_suspect && !self.is_joined && self.patience.is_some_and(is_late)
     }
 
-    /// Waits with the others.
+    /// Subscribes a follower to the end of this call.
     pub(super) fn subscribe(&mut self) -> watch::Receiver<LeadState<T>> {
         self.waiting.get_or_insert_with(|| watch::channel(LeadState::Running).0).subscribe()
     }
 
-    /// Tells those who wait.
+    /// Tells all followers how the call ended.
     pub(super) fn tell(&mut self, shared: Option<&Outcome<T>>) {
         if let Some(waiting) = self.waiting.take() {
             waiting.send_replace(
@@ -302,7 +303,7 @@ impl<T: Clone> LedgerEntry<T> {
         }
     }
 
-    /// Keeps its answer until it was delivered; gives the bytes that it takes.
+    /// Keeps the answer until it is delivered; returns the bytes that it takes.
     pub(super) fn keep(
         &mut self,
         outcome: &Outcome<T>,
@@ -316,30 +317,31 @@ impl<T: Clone> LedgerEntry<T> {
         bytes
     }
 
-    /// The answer was delivered to one client; whether nobody else can mean it.
+    /// Notes that the answer was delivered to one client; `true` if no other client can be waiting
+    /// for it.
     pub(super) fn is_over_when_delivered(&mut self, now: Moment) -> bool {
         let (is_joined, may_be_left) = (self.is_joined, self.may_be_left(now));
         self.is_suspect = may_be_left;
         let Some(answered) = self.answered.as_mut().filter(|_| !may_be_left) else { return false };
         answered.delivered.get_or_insert(now);
-        // Several may have asked again at once; and a question is not the end.
+        // Several repeats may wait at once, and a call that asked a question goes on.
         !is_joined && !answered.is_question
     }
 }
 
 impl<T> LedgerEntry<T> {
-    /// How many bytes its answer takes.
+    /// The bytes that the kept answer takes.
     pub(super) fn bytes(&self) -> usize {
         self.answered.as_ref().map_or(0, |answered| answered.bytes)
     }
 
-    /// Whether its answer has waited long enough.
+    /// Whether the answer has been kept for its full time.
     pub(super) fn is_expired(&self, now: Moment) -> bool {
         self.answered.as_ref().is_some_and(|answered| now.since(answered.at) >= KEPT)
     }
 
-    /// Makes room: that it was answered is remembered, and the answer is not. Gives the bytes that
-    /// are free now.
+    /// Drops the answer to make room but remembers that the call was answered. Returns the bytes
+    /// freed.
     pub(super) fn empty(&mut self) -> usize {
         let Some(answered) = &mut self.answered else { return 0 };
         answered.outcome = None;
@@ -348,7 +350,7 @@ impl<T> LedgerEntry<T> {
 }
 
 impl<T> Meeting<T> {
-    /// Notes that somebody has taken the answer, and when.
+    /// Notes that a repeat has taken the answer, and when.
     fn inspect_taken(self, is_joined: &mut bool, asked: &mut Moment, now: Moment) -> Self {
         if matches!(self, Self::Late(..)) {
             *is_joined = true;

@@ -1,10 +1,10 @@
-//! Decides who asks the server when identical calls of one caller meet, and who gets an answer that
-//! nobody has taken.
+//! Decides which of several identical calls of one caller goes to the server, and which client gets
+//! an answer that its own client never read.
 //!
-//! A call is entered when it starts and stays entered until its answer was delivered. Whoever makes
-//! the identical call meanwhile has lost the first one, and gets its answer; unless it came so soon
-//! that one turn of a model means both. Then a write waits for the first and goes after it, because
-//! two of them must not be under way at once.
+//! A call is entered when it starts and stays in the ledger until its answer is delivered. A client
+//! that makes the identical call meanwhile has lost the first one and gets its answer, unless the
+//! second came so soon that one turn of a model means both. Then a write waits for the first and
+//! runs after it: two identical writes must not be in flight at once.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,65 +19,65 @@ use crate::model::call::Rejoin;
 use crate::model::control::CallControl;
 use crate::time::clock::{Clock, Moment};
 
-/// How long an answer waits for a client that may come back for it.
+/// How long the ledger keeps an unread answer for a client that may come back for it.
 pub(crate) const KEPT: Duration = Duration::from_secs(60);
-/// How many answers wait, and how many bytes they have in all; then the oldest gives way.
+/// How many unread answers are kept, and their bytes in all; beyond that the oldest is dropped.
 const MOST: usize = 256;
 const MOST_BYTES: usize = 32 << 20;
-/// Of how many that gave way it is remembered that they were there.
+/// For how many dropped answers the ledger remembers that the call was answered.
 const MOST_EMPTY: usize = 1000;
 
-/// Of how many callers something is remembered; then all are learned anew.
+/// How many callers the ledger has notes on; beyond that it forgets all of them and learns anew.
 const MOST_CALLERS: usize = 1000;
 
-/// What a call brings when it is entered.
+/// The facts about a call that the ledger needs to enter it.
 #[derive(Clone, Copy)]
 pub(crate) struct Entering<'a> {
     pub(crate) key: CallKey,
-    /// The key of its answer's copies: what is read with something else said beside the arguments
-    /// is another answer.
+    /// The key of its cached response: a read with another context has another answer.
     pub(crate) copy_key: CallKey,
-    /// The server's writes when the call began: who reads after a write does not share with one who
-    /// asked before it.
+    /// The server's count of writes when the call began: a read made after a write does not share
+    /// the answer of a read made before it.
     pub(crate) writes: u64,
     pub(crate) is_replayable: bool,
     pub(crate) is_read: bool,
-    /// Its answer may be shared with everybody of this caller who asks at the same time.
+    /// Whether its answer may be shared with every concurrent identical call of this caller.
     pub(crate) shares: bool,
     pub(crate) rejoin: Option<&'a Rejoin>,
     pub(crate) control: Option<&'a Arc<CallControl>>,
-    /// It was made in its own right, and has waited for an identical one to end.
+    /// The call stands for itself and has waited for an identical call to end.
     pub(crate) is_intent: bool,
-    /// It came so soon after an identical one that both are meant, unless the other's client turns
+    /// It came so soon after an identical call that both are meant, unless the other's client turns
     /// out to have gone.
     pub(crate) is_second: bool,
 }
 
-/// What is kept of a call that ended.
+/// The part of an ended call that the ledger keeps.
 #[derive(Clone, Copy)]
 pub(crate) enum EndedCall<'a, T> {
     Nothing,
-    /// Its answer, until that was delivered.
+    /// Its answer, until the client has read it.
     Answer(&'a Outcome<T>),
-    /// What it asks its client, until the client goes on with it.
+    /// The question to its client, until the client continues the call.
     Question(&'a Outcome<T>),
 }
 
 /// How a call leaves this stage.
 pub(crate) enum Entered<'a, T> {
-    /// It asks the server, and others may follow it.
+    /// It goes to the server, and identical calls may follow it.
     Lead(Lead<'a, T>),
-    /// It asks the server beside an identical one, which does no harm.
+    /// It goes to the server beside an identical call, which does no harm.
     Alone,
-    /// An identical one is under way.
+    /// It follows an identical call in flight.
     Behind(Following<T>),
-    /// The answer of an identical one that nobody has taken, and how long ago it came.
+    /// It gets the unread answer of an identical call, given this long ago.
     Late(Outcome<T>, Duration),
-    /// An identical one was answered this long ago; its answer is gone, or may not be shared.
+    /// An identical call was answered this long ago, but the answer was dropped or may not be
+    /// shared.
     Gone(Duration),
 }
 
-/// The calls under way, and the answers that nobody has taken yet.
+/// The calls in flight and the answers not read yet.
 #[derive(Debug)]
 pub(crate) struct InFlight<T> {
     entries: Mutex<LedgerEntries<T>>,
@@ -90,25 +90,25 @@ type Calls<T> = HashMap<CallKey, LedgerEntry<T>, AsItIs>;
 #[derive(Debug)]
 struct LedgerEntries<T> {
     calls: Calls<T>,
-    /// Those that were answered, the oldest first; some may have been taken since.
+    /// Answered calls, oldest first; some of their answers may have been read since.
     answered: VecDeque<(CallKey, u64)>,
-    /// Those whose answers gave way.
+    /// Answered calls whose answers were dropped.
     empty: VecDeque<(CallKey, u64)>,
     bytes: usize,
     next: u64,
     callers: HashMap<Arc<str>, CallerNotes>,
-    /// Everything with a smaller number was entered before callers were last forgotten.
+    /// Entries with a smaller number were made before the notes on callers were last cleared.
     forgotten: u64,
 }
 
-/// What is remembered of a caller that wrote, or asked again without a word.
+/// The notes on a caller that wrote, or that repeated a call without cancelling the first.
 #[derive(Debug, Default)]
 struct CallerNotes {
-    /// Calls with a smaller number were entered before its last write.
+    /// Entries with a smaller number were made before this caller's last write.
     last_write: u64,
-    /// The least that it waited before it asked again without a word.
+    /// The shortest time the caller waited before such a silent repeat.
     waited: Option<Duration>,
-    /// That was seen twice: it may give up without a word.
+    /// Seen twice: the caller may give up without cancelling.
     is_silent: bool,
 }
 
@@ -120,10 +120,12 @@ impl<T: Clone> InFlight<T> {
         Self { entries: Mutex::new(entries), weigh, clock }
     }
 
-    /// Enters a call, or finds an identical one.
+    /// Enters a call, or finds the identical one it meets.
     pub(crate) fn enter(&self, call: &Entering<'_>) -> Entered<'_, T> {
         let now = self.clock.now();
         let mut entries = self.lock();
+        // A write is noted before the lookup, so that its number lies above every read entered so
+        // far.
         if !call.is_read {
             entries.note_write(call);
         }
@@ -133,7 +135,7 @@ impl<T: Clone> InFlight<T> {
         };
         let notes =
             call.rejoin.filter(|_| call.is_read).and_then(|rejoin| callers.get(&rejoin.scope));
-        // Of whom nothing is remembered any more, it may have written until then.
+        // A caller without notes may have written at any time until the notes were last cleared.
         let last_write = notes.map_or(*forgotten, |notes| notes.last_write.max(*forgotten));
         match entry.meet(call, if call.is_read { last_write } else { 0 }, now) {
             Meeting::Over => {
@@ -165,7 +167,7 @@ impl<T: Clone> InFlight<T> {
         let number = entries.next;
         entries.next += 1;
         note_number(call, number);
-        // Of a read nothing is kept that was answered, whoever asked for it.
+        // The patience of the client matters for writes only: an answered read is not kept.
         let notes = call
             .rejoin
             .filter(|_| !call.is_replayable)
@@ -175,11 +177,12 @@ impl<T: Clone> InFlight<T> {
         Entered::Lead(Lead { in_flight: self, key: call.key, number })
     }
 
-    /// An answer was written to a client that was there to read it; `number` is the call's that
-    /// brought it.
+    /// Notes that an answer was written to a client that was connected to read it; `number` is that
+    /// of the call that brought the answer.
     pub(crate) fn delivered(&self, key: CallKey, number: u64) {
         let now = self.clock.now();
         let mut entries = self.lock();
+        // The number tells this call from a later one under the same key.
         let Some(entry) = entries.calls.get_mut(&key).filter(|entry| entry.number == number) else {
             return;
         };
@@ -188,7 +191,7 @@ impl<T: Clone> InFlight<T> {
         }
     }
 
-    /// Forgets the answers that nobody came for.
+    /// Drops the unread answers whose time is up.
     pub(crate) fn sweep(&self) {
         let now = self.clock.now();
         self.lock().make_room(now);
@@ -202,6 +205,9 @@ impl<T: Clone> InFlight<T> {
         else {
             return;
         };
+        // Followers are told under the lock, together with the change of the entry: a call that
+        // enters later finds the entry answered or gone, and never subscribes to a call that has
+        // ended.
         entry.tell(shared);
         match kept {
             EndedCall::Nothing => entries.remove(lead.key),
@@ -228,7 +234,7 @@ fn note_number(call: &Entering<'_>, number: u64) {
     }
 }
 
-/// What an answer weighs; a batch's parts are not counted one by one.
+/// The bytes of an answer; the values of a batch's items are summed up.
 fn weight<T>(outcome: &Outcome<T>, weigh: fn(&T) -> usize) -> usize {
     match outcome {
         Outcome::Live(value) => weigh(value),
@@ -245,7 +251,7 @@ fn weight<T>(outcome: &Outcome<T>, weigh: fn(&T) -> usize) -> usize {
 }
 
 impl<T> LedgerEntries<T> {
-    /// What is remembered of the caller of a call that may be rejoined.
+    /// The notes on the caller of a call that may be rejoined.
     fn caller(&mut self, call: &Entering<'_>) -> Option<&mut CallerNotes> {
         let scope = &call.rejoin?.scope;
         if self.callers.len() >= MOST_CALLERS && !self.callers.contains_key(scope) {
@@ -255,8 +261,8 @@ impl<T> LedgerEntries<T> {
         Some(self.callers.entry(Arc::clone(scope)).or_default())
     }
 
-    /// A caller that gave up without a word does so again: its next calls are taken for given up
-    /// after as long.
+    /// A caller that gave up silently once does so again: its next calls count as given up after
+    /// the same wait.
     fn note_silence(&mut self, call: &Entering<'_>, waited: Option<Duration>) {
         let Some((waited, notes)) = waited.zip(self.caller(call)) else { return };
         notes.is_silent = notes.waited.is_some();
@@ -274,13 +280,13 @@ impl<T> LedgerEntries<T> {
         }
     }
 
-    /// Forgets answers that waited long enough; while there are too many, the oldest ones, of which
-    /// it is remembered that they were there.
+    /// Drops answers whose time is up and, while there are too many, the oldest ones; for those the
+    /// ledger still remembers that they were answered.
     fn make_room(&mut self, now: Moment) {
         let is_there = |calls: &Calls<T>, (key, number): &(CallKey, u64)| {
             calls.get(key).is_some_and(|entry| entry.number == *number)
         };
-        // Most are delivered at once, out of their turn.
+        // Most answers are delivered at once, out of order: purge their places before evicting.
         if self.answered.len() > MOST {
             self.answered.retain(|answered| is_there(&self.calls, answered));
         }
@@ -312,20 +318,20 @@ impl<T> LedgerEntries<T> {
     }
 }
 
-/// An identical call under way.
+/// An identical call in flight that this call follows.
 pub(crate) struct Following<T> {
     landing: watch::Receiver<LeadState<T>>,
-    /// What the call gets from it.
+    /// The share of the lead's result that this call gets.
     pub(crate) gets: FollowerGets,
-    /// How long it is worth waiting for, if that is less than the call's own time.
+    /// How long the wait is worthwhile, if that is less than the call's own deadline.
     pub(crate) patience: Option<Duration>,
-    /// After how long its client may give up without a word, as it did before: a copy is worth more
-    /// by then.
+    /// After how long the client may give up without cancelling, as it did before: from then on a
+    /// cached response serves it better.
     pub(crate) gives_up: Option<Duration>,
 }
 
 impl<T: Clone> Following<T> {
-    /// Waits until it ends; gives its answer, if it has one for others.
+    /// Waits until the lead ends; returns its answer if it has one for followers.
     pub(crate) async fn landed(&mut self) -> Option<Outcome<T>> {
         let landed =
             self.landing.wait_for(|state| !matches!(state, LeadState::Running)).await.ok()?;
@@ -336,7 +342,8 @@ impl<T: Clone> Following<T> {
     }
 }
 
-/// The duty to ask for all. Dropped without an answer, it passes to one of those who wait.
+/// The duty of the leading call to end its entry. Dropped without an answer (a cancelled or
+/// panicking call), it removes the entry, and one of the followers takes the lead.
 pub(crate) struct Lead<'a, T> {
     in_flight: &'a InFlight<T>,
     key: CallKey,
@@ -344,9 +351,10 @@ pub(crate) struct Lead<'a, T> {
 }
 
 impl<T: Clone> Lead<'_, T> {
-    /// The call ended: `shared` is for those who wait, `kept` until it was delivered.
+    /// Ends the call: `shared` goes to the followers, `kept` stays until it is delivered.
     pub(crate) fn land(self, shared: Option<&Outcome<T>>, kept: EndedCall<'_, T>) {
         self.in_flight.land(&self, shared, kept);
+        // `Drop` would remove the entry, and with it the answer just kept.
         std::mem::forget(self);
     }
 }

@@ -1,9 +1,8 @@
-//! Decides when an agent is going in circles: the same call, failing again and again in one
-//! session.
+//! Decides when an agent is looping: the same call fails again and again in one session.
 //!
-//! By default only failing calls count and any success starts afresh, so that polling and repeated
-//! snapshots are left alone. Internal retries are attempts, not calls, and never count; nor does a
-//! call that only waited for what an identical one brought.
+//! By default only failing calls count and any success resets the count, so that polling and
+//! repeated snapshots are left alone. Internal retries are attempts, not calls, and never count;
+//! nor does a call that only waited for the answer of an identical one.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,19 +15,19 @@ use super::marks::Marks;
 use crate::model::policy::loops::{LONGEST_WINDOW, LoopMode, LoopPolicy};
 use crate::time::clock::{Clock, Moment};
 
-/// How many sessions are remembered.
+/// How many sessions the guard remembers.
 const SESSIONS: usize = 10_000;
 /// A call this long ago is no part of a loop.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
 
-/// A call; one that was refused has no key, and only moves the window on.
+/// A call of a session; a refused call has no key and only advances the window.
 #[derive(Clone, Copy, Debug)]
 struct RecentCall {
     key: Option<CallKey>,
     at: Moment,
 }
 
-/// The recent calls of every session.
+/// The loop guard: the recent calls of every session.
 ///
 /// ```
 /// # use seawall::{Clock, Keys, LoopGuard, LoopPolicy};
@@ -44,19 +43,19 @@ struct RecentCall {
 #[derive(Debug)]
 pub struct LoopGuard {
     sessions: Cache<Arc<str>, Arc<Mutex<VecDeque<RecentCall>>>>,
-    /// Of which sessions anything is remembered, or was until lately.
+    /// Sessions with remembered calls, now or until lately.
     marks: Marks,
     clock: Clock,
 }
 
 impl LoopGuard {
-    /// Nothing seen yet.
+    /// A guard that has seen no call.
     pub fn new(clock: Clock) -> Self {
         Self { sessions: Cache::new(SESSIONS), marks: Marks::new(), clock }
     }
 
-    /// How often the call was repeated, if that is too often for it to be executed.
-    /// In the mode `Calls` this counts the call itself.
+    /// How often the call was repeated, if that is too often for it to run. In the mode `Calls`
+    /// this counts the call itself.
     pub fn check(
         &self,
         policy: &LoopPolicy,
@@ -69,7 +68,7 @@ impl LoopGuard {
                 let seen = self.marks.is_set(session).then(|| self.sessions.get(session))??;
                 let key = key();
                 let repeats = self.count(&mut lock(&seen), key);
-                // The refused call moves the window on: after a while the agent may try for real
+                // The refused call advances the window: after a while the agent may try for real
                 // again.
                 (repeats >= policy.repeats)
                     .then(|| self.remember(policy, session, None))
@@ -85,7 +84,7 @@ impl LoopGuard {
         }
     }
 
-    /// A call of the session failed. Gives how often it has failed.
+    /// Notes that a call of the session failed, and returns how often it has failed.
     pub fn failed(
         &self,
         policy: &LoopPolicy,
@@ -100,11 +99,13 @@ impl LoopGuard {
         self.sessions.get(session).map_or(1, |seen| self.count(&mut lock(&seen), key))
     }
 
-    /// A call of the session succeeded: what failed before may work now.
+    /// Notes that a call of the session succeeded: the calls that failed before may work now.
     pub fn succeeded(&self, policy: &LoopPolicy, session: &Arc<str>) {
         if policy.mode == LoopMode::Failures && self.marks.is_set(session) {
+            // Removed before the mark is cleared: a failure noted in between renews the mark, which
+            // stays.
             self.sessions.remove(session);
-            // What is older than that does not count, so nothing that does is behind the mark.
+            // Older calls do not count, so no call that counts is behind a mark of this age.
             self.marks.wipe_older(session, FORGOTTEN_AFTER, &self.clock);
         }
     }
@@ -115,8 +116,8 @@ impl LoopGuard {
         let fresh = || Ok::<_, std::convert::Infallible>(Arc::default());
         let Ok(seen) = self.sessions.get_or_insert_with(session, fresh);
         let mut seen = lock(&seen);
-        // Also where nobody has checked the policy: a guard that is used alone remembers no more,
-        // and ends.
+        // Clamped although `LoopPolicy::validate` bounds it: a guard used alone may get an
+        // unchecked policy, and its memory and this loop stay bounded.
         let window = policy.window.clamp(1, LONGEST_WINDOW);
         while seen.len() >= usize::try_from(window).unwrap_or(usize::MAX) {
             seen.pop_front();

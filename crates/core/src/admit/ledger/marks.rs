@@ -1,16 +1,16 @@
-//! Decides at a glance that nothing is remembered of a session, so that a session without trouble
-//! neither hashes its name nor takes a lock because others have some.
+//! Decides without a lock that the loop guard knows nothing of a session, so that a healthy session
+//! neither hashes its name nor takes a lock because other sessions have failures.
 
 use std::time::Duration;
 
 use super::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::time::clock::{Clock, Moment};
 
-/// Sessions share marks; that costs a look that was not needed, and nothing else.
+/// Several sessions share a mark; that costs a needless lookup and nothing else.
 pub(super) const MARKS: usize = 256;
 const CLEAN: u64 = 0;
 
-/// When something was last remembered of the sessions behind a mark, and how many marks are set.
+/// When a call was last remembered for the sessions behind each mark, and how many marks are set.
 #[derive(Debug)]
 pub(super) struct Marks {
     times: Box<[AtomicU64; MARKS]>,
@@ -25,22 +25,22 @@ impl Marks {
         }
     }
 
-    /// Something is remembered of the session.
+    /// Marks the session at `now`.
     pub(super) fn set(&self, session: &str, now: Moment) {
         let (mark, now) = (self.of(session), now.0.max(1));
         let newer = |seen: u64| (seen != CLEAN).then(|| seen.max(now));
         if mark.fetch_update(Ordering::AcqRel, Ordering::Relaxed, newer).is_ok() {
             return;
         }
-        // Counted first: whoever finds a mark set may rely on its being counted.
+        // Counted before the mark is set: a reader that finds the mark set may rely on the count.
         self.set.fetch_add(1, Ordering::Relaxed);
         if mark.fetch_max(now, Ordering::AcqRel) != CLEAN {
-            // Somebody else set it meanwhile, and counted it.
+            // Another thread set the mark meanwhile and counted it.
             self.set.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Whether something may be remembered of the session.
+    /// Whether the guard may know something of the session.
     #[inline]
     pub(super) fn is_set(&self, session: &str) -> bool {
         !self.are_clean() && self.of(session).load(Ordering::Relaxed) != CLEAN
@@ -52,10 +52,12 @@ impl Marks {
         self.set.load(Ordering::Relaxed) == 0
     }
 
-    /// Wipes the session's mark if it is older than `age`, unless it is set anew meanwhile.
+    /// Clears the session's mark if it is older than `age`, unless another thread sets it
+    /// meanwhile.
     pub(super) fn wipe_older(&self, session: &str, age: Duration, clock: &Clock) {
         let mark = self.of(session);
         let seen = mark.load(Ordering::Relaxed);
+        // Compared with the time seen: a mark renewed since has another time and stays.
         let wipe = || mark.compare_exchange(seen, CLEAN, Ordering::Acquire, Ordering::Relaxed);
         if seen != CLEAN && clock.now().since(Moment(seen)) >= age && wipe().is_ok() {
             self.set.fetch_sub(1, Ordering::Relaxed);
@@ -68,7 +70,8 @@ impl Marks {
     }
 }
 
-/// The length and both ends of the name: names are told apart there, and it takes no hashing.
+/// Hashes only the length and both ends of the name: session names differ there, and reading them
+/// takes no real hash.
 #[inline]
 pub(super) fn place(session: &str) -> usize {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -79,6 +82,6 @@ pub(super) fn place(session: &str) -> usize {
         }
         _ => name.iter().fold(0, |all, &byte| all << 8 | u64::from(byte)),
     };
-    // The upper bits are the ones that depend on every bit below.
+    // The upper bits depend on every bit below.
     (ends ^ name.len() as u64).wrapping_mul(SPREAD).to_be_bytes()[0].into()
 }

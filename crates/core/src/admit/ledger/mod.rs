@@ -1,14 +1,14 @@
-//! Decides what is known of one exact call of one caller, and what that means for the same call
-//! made again.
+//! Decides what the ledger knows of one exact call of one caller, and how that answers the same
+//! call made again.
 //!
-//! | known | the identical call |
+//! | the first call | the identical call |
 //! |---|---|
-//! | in flight, and its client is there | a read goes beside it, a write after it |
-//! | in flight, and its client has gone | joins it and gets its answer |
-//! | answered, and nobody has taken that | gets the answer |
-//! | has asked its client something | is asked the same |
-//! | uncertain: it may have been executed | is refused until somebody has looked, or for a while |
-//! | queued | is refused while it waits |
+//! | in flight, its client connected | a read runs beside it, a write after it |
+//! | in flight, its client gone | joins it and gets its answer |
+//! | answered, the answer unread | gets the answer |
+//! | has asked its client a question | is asked the same question |
+//! | uncertain: may have been executed | is refused until the client has checked, or for a while |
+//! | queued | is refused while the first waits in the queue |
 //! | failed again and again | is refused as a loop |
 //!
 //! `in_flight` and `entry` hold the first four, `uncertain` the next two, `loops` the last.
@@ -27,8 +27,8 @@ use in_flight::{InFlight, Lead};
 use loops::LoopGuard;
 use uncertain::UncertainWrites;
 
-/// What is known of calls: who is under way, what came too late, what may have been executed, what
-/// keeps failing.
+/// The ledger of identical calls: calls in flight, unread answers, uncertain writes and looping
+/// calls.
 #[derive(Debug)]
 pub(crate) struct Ledger<T> {
     pub(crate) loops: LoopGuard,
@@ -36,7 +36,7 @@ pub(crate) struct Ledger<T> {
     pub(crate) in_flight: InFlight<T>,
 }
 
-/// A call that goes on; if others may follow it, with the duty to tell them.
+/// The lead of a call that goes on; `Some` if others may follow it and must be told its end.
 pub(crate) type Leading<'a, T> = Option<Lead<'a, T>>;
 
 impl<T: Clone> Ledger<T> {

@@ -1,5 +1,4 @@
-//! What marks and uncertain writes remember; it is apart from their sources because loom compiles
-//! those too.
+//! Tests of marks and uncertain writes, apart from their sources because loom compiles those too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -133,7 +132,7 @@ fn a_look_lifts_a_doubt_for_the_session_that_looked_and_ends_it_for_the_one_that
         .for_each(|n| doubts.looked((me, &format!("other {n}").into()), "gh", clock.now()));
     assert!(held(b), "so many are not remembered");
 
-    // In doubt once more: what b saw is past.
+    // Uncertain once more: b's earlier check no longer counts.
     doubts.looked((me, b), "gh", clock.now());
     doubts.note(key, (me, b), &"gh".into(), lasts);
     assert_eq!([held(a), held(b)], [true, true]);

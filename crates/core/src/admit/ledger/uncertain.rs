@@ -1,10 +1,11 @@
-//! Decides when a write is not sent again yet: the very same one may have been executed, and nobody
-//! has looked since.
+//! Decides when a write is held back: the same write may have been executed, and the client has not
+//! read from the server since.
 //!
-//! Whoever repeats it at once, blindly, would do it twice. A read of the same server in the same
-//! session is a look: after it, or after a while, the same call is sent as ever. Another session of
-//! the same caller is held back too, and its own look lifts that for itself alone. Neither helps
-//! while it waits in a queue, and may be made any moment.
+//! A client that repeats an uncertain write at once, blindly, could execute it twice. A read of the
+//! same server in the same session counts as a check: after it, or after a while, the same write is
+//! sent as usual. Other sessions of the same caller are held back too, and a read in one of them
+//! frees that session alone. Neither frees a write that waits in the queue and may be sent at any
+//! moment.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
@@ -16,14 +17,15 @@ use super::key::CallKey;
 use super::sync::{Mutex, MutexGuard};
 use crate::time::clock::{Clock, Moment};
 
-/// How many are remembered; then those of the caller that has most give way.
+/// How many uncertain writes are remembered; beyond that the caller with the most of them loses
+/// one.
 pub(super) const MOST: usize = 1000;
-/// How many other sessions that looked are remembered of each.
+/// How many other sessions that have checked are remembered for each write.
 pub(super) const LOOKS: usize = 16;
-/// Nothing waits longer than this.
+/// No write waits in a queue longer than this.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// One write whose fate nobody knows.
+/// A write that may have been executed.
 #[derive(Debug)]
 struct UncertainWrite {
     key: CallKey,
@@ -31,18 +33,18 @@ struct UncertainWrite {
     session: Arc<str>,
     server: Arc<str>,
     since: Moment,
-    /// How old it was by then: it may have come from a process before this one.
+    /// Its age by then: an earlier process may have noted it.
     before: Duration,
     lasts: Duration,
-    /// It was put into a queue, and may wait there.
+    /// The write was put into the queue and may still wait there.
     is_queued: bool,
-    /// Other sessions of the same caller that have looked since.
+    /// Other sessions of the same caller that have read from the server since.
     lifted: VecDeque<Arc<str>>,
 }
 
 impl UncertainWrite {
-    /// Notes who looked. `false` if nobody has to know of it any more: whoever left it has seen
-    /// what became of it.
+    /// Notes that a session has read from the server. `false` if the write can be forgotten: the
+    /// session that made it has seen its effect.
     fn stays_after_look(&mut self, session: &Arc<str>) -> bool {
         let is_own = self.session == *session;
         if !is_own && !self.lifted.contains(session) {
@@ -61,25 +63,25 @@ impl UncertainWrite {
     }
 }
 
-/// A caller, and the session it is in.
+/// A caller and its session.
 pub(crate) type CallerSession<'a> = (&'a Arc<str>, &'a Arc<str>);
 
-/// A call that is held back.
+/// The reason why a call is held back.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct HeldBack {
     /// How long ago the same call may have been executed.
     pub(crate) age: Duration,
-    /// When it is sent again in any case.
+    /// The time until the call is sent in any case.
     pub(crate) left: Duration,
-    /// The same call was put into a queue, and is held back for as long as it waits there.
+    /// The same call is in the queue, and this one is held back for as long as it waits there.
     pub(crate) is_queued: bool,
 }
 
-/// The writes whose fate nobody knows.
+/// The uncertain writes.
 #[derive(Debug)]
 pub(crate) struct UncertainWrites {
     kept: Mutex<Vec<UncertainWrite>>,
-    /// How many there are: most of the time none, and then nobody looks.
+    /// How many there are. Mostly none, and then no call takes the lock.
     count: AtomicUsize,
     clock: Clock,
 }
@@ -93,7 +95,7 @@ impl UncertainWrites {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// Why a call is not sent now in this session, if it is not.
+    /// Why a call is held back in this session; `None` if it may be sent.
     pub(crate) fn check(
         &self,
         session: &Arc<str>,
@@ -110,7 +112,7 @@ impl UncertainWrites {
         Some(HeldBack { age, left: doubt.lasts.saturating_sub(age), is_queued: doubt.is_queued })
     }
 
-    /// A call may have been executed, and its caller does not know.
+    /// Notes that a call may have been executed and that its caller does not know.
     pub(crate) fn note(
         &self,
         key: CallKey,
@@ -121,7 +123,7 @@ impl UncertainWrites {
         self.put(self.doubt(key, who, server, lasts, false));
     }
 
-    /// The same, known since an earlier process.
+    /// As [`Self::note`], for a write that an earlier process noted.
     pub(crate) fn note_before(
         &self,
         age: Duration,
@@ -133,7 +135,7 @@ impl UncertainWrites {
         self.put(UncertainWrite { before: age, ..self.doubt(key, who, server, lasts, false) });
     }
 
-    /// A call is about to be put into a queue. `false` if the same one was before.
+    /// Notes that a call is about to be queued; `false` if the same call was queued before.
     pub(crate) fn note_queued(
         &self,
         key: CallKey,
@@ -166,8 +168,8 @@ impl UncertainWrites {
         }
     }
 
-    /// It does not wait any more, and nobody knows when it left and what became of it: what holds
-    /// for others holds for it from now on.
+    /// The write has left the queue at an unknown time and with an unknown result: from now on it
+    /// is held back like any other uncertain write.
     pub(crate) fn left_queue(&self, key: CallKey) {
         let now = self.clock.now();
         for doubt in self.lock().iter_mut().filter(|doubt| doubt.key == key && doubt.is_queued) {
@@ -175,22 +177,23 @@ impl UncertainWrites {
         }
     }
 
-    /// What this session left was certainly not done, and does not wait either.
+    /// This session's write was certainly not executed and is not queued either.
     pub(crate) fn forget(&self, key: CallKey, session: &Arc<str>) {
         drop(self.change(|doubt| doubt.key != key || doubt.session != *session));
     }
 
-    /// It was queued, by whomever, and it is known by now what became of it.
+    /// The queued write, of any session, has a known result by now.
     pub(crate) fn forget_queued(&self, key: CallKey) {
         drop(self.change(|doubt| doubt.key != key || !doubt.is_queued));
     }
 
-    /// Whether the same call was queued before; then it stays so.
+    /// Adds an uncertain write. Returns whether the same call was queued before; then it stays
+    /// queued.
     fn put(&self, mut doubt: UncertainWrite) -> bool {
         let mut kept = self.lock();
         let was_queued = kept.iter().any(|old| old.key == doubt.key && old.is_queued);
         doubt.is_queued |= was_queued;
-        // What another session left, that one has still to look at.
+        // An entry of another session stays: that session has yet to check.
         let is_same = |old: &UncertainWrite| old.key == doubt.key && old.session == doubt.session;
         kept.retain(|old| !is_same(old) && old.stands(doubt.since));
         if kept.len() >= MOST {
@@ -198,12 +201,14 @@ impl UncertainWrites {
             kept.remove(gone);
         }
         kept.push(doubt);
-        // Told once all is done: whoever saw the count in between would take the doubt for gone.
+        // Stored last, after all changes: a reader of a smaller count in between would take the
+        // write for certain.
         self.count.store(kept.len(), Ordering::Relaxed);
         was_queued
     }
 
-    /// Somebody read from this server, and can know now what was done before `began`.
+    /// Notes that a session has read from this server and can know which writes made before `began`
+    /// were executed.
     pub(crate) fn looked(&self, (caller, session): CallerSession<'_>, server: &str, began: Moment) {
         let is_other = |doubt: &UncertainWrite| doubt.caller != *caller || *doubt.server != *server;
         let is_hidden = |doubt: &UncertainWrite| doubt.is_queued || doubt.since > began;
@@ -227,8 +232,8 @@ impl UncertainWrites {
     }
 }
 
-/// Which of them makes room: of the caller that has most, so that nobody makes others forget, the
-/// oldest. What is queued goes last: the queue still tells of it, but not of how long ago it left.
+/// Which write gives way: the oldest of the caller with the most, so that no caller makes others
+/// forget. Queued writes go last: the queue still reports them, but not how long ago they left.
 fn gives_way(kept: &[UncertainWrite]) -> usize {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     kept.iter().for_each(|doubt| *counts.entry(&doubt.caller).or_default() += 1);

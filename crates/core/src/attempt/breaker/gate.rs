@@ -1,9 +1,9 @@
-//! Decides admission without a lock while all is well: one word says whether there is anything to
-//! decide.
+//! Decides admission without a lock while a server is healthy: one atomic word tells whether the
+//! state machine has to be asked.
 //!
-//! The word is a copy of what the guarded state machine said last, published before its lock is let
-//! go. While it says `QUIET`, admitting and succeeding touch nothing but this word; while it says
-//! `OPEN`, refusing reads only the word and the time of the next probe.
+//! The word is a copy of the guarded state machine's last verdict, published before its lock is
+//! released. While it is `QUIET`, admitting a call and recording its success touch nothing but this
+//! word; while it is `OPEN`, a refusal reads only the word and the time of the next probe.
 
 use std::time::Duration;
 
@@ -17,20 +17,20 @@ use crate::model::policy::breaker::BreakerStatus;
 const QUIET: u64 = 0;
 /// Closed, but every result has to be counted.
 const COUNTING: u64 = 1;
-/// Open; `until` says how long.
+/// Open; `until` holds the time of the next probe.
 const OPEN: u64 = 2;
-/// Half-open, just closed again, or measured in shadow: ask the state machine.
+/// Half-open, in slow start, or in shadow mode: the state machine must be asked.
 const ASK: u64 = 3;
-/// Refuses everything, whatever happens.
+/// An operator holds the breaker open: every call is refused.
 const FORCED: u64 = 4;
-/// Lets everything pass and counts nothing.
+/// An operator disabled the breaker: every call passes and nothing is counted.
 const DISABLED: u64 = 5;
 
-/// Closed, and a success only has to be tallied.
+/// Closed, and a success only adds to the success count.
 const TALLYING: u64 = 6;
 
 const TAG_BITS: u32 = 3;
-/// A ticket that is never recorded.
+/// A ticket whose result is never recorded.
 const UNTRACKED: AdmissionTicket =
     AdmissionTicket { generation: u64::MAX, probe: None, since: Moment(0) };
 
@@ -38,12 +38,12 @@ fn tag(word: u64) -> u64 {
     word & ((1 << TAG_BITS) - 1)
 }
 
-/// What an admission found that could not be decided at a glance.
+/// The result of an admission that the word alone could not decide.
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(crate) verdict: Result<AdmissionTicket, Duration>,
     pub(crate) changes: Vec<StateChange>,
-    /// In shadow mode: the wait that would have been imposed.
+    /// In shadow mode: the wait that the breaker would have imposed.
     pub(crate) would_wait: Option<Duration>,
 }
 
@@ -53,8 +53,8 @@ impl Admission {
     }
 }
 
-/// The state machine behind its lock, and the word in front of it. The word keeps to its own cache
-/// lines, so that neighbours being written do not slow its readers.
+/// The state machine behind its lock, and the word in front of it. The word has its own cache
+/// lines, so that writes to neighbours do not slow its readers.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Gate {
@@ -72,7 +72,7 @@ pub(crate) struct LockedGate {
 }
 
 impl LockedGate {
-    /// The state that callers meet, whoever decides.
+    /// The state that callers meet, be it set by the state machine or by an operator.
     pub(crate) fn shown(&self) -> BreakerStatus {
         match self.mode {
             BreakerMode::ForcedOpen => BreakerStatus::Open,
@@ -81,7 +81,7 @@ impl LockedGate {
         }
     }
 
-    /// Changes it, and gives what callers meet now, if that is something else.
+    /// Applies `change`; returns the change of the state that callers meet, if there is one.
     pub(crate) fn shown_change(&mut self, change: impl FnOnce(&mut Self)) -> Option<StateChange> {
         let from = self.shown();
         change(self);
@@ -103,7 +103,7 @@ impl Gate {
         gate
     }
 
-    /// The generation to which a call is admitted, where the word alone decides.
+    /// The generation to which a call is admitted, if the word alone decides.
     #[inline]
     pub(crate) fn admits_at_a_glance(&self) -> Option<u64> {
         let word = self.word.load(Ordering::Acquire);
@@ -111,17 +111,19 @@ impl Gate {
         (is_closed && !self.needs_time).then_some(word >> TAG_BITS)
     }
 
-    /// The wait that is imposed, where the word and the time of the next probe decide.
+    /// The imposed wait, if the word and the time of the next probe decide.
     #[inline]
     pub(crate) fn refuses_at_a_glance(&self, clock: &Clock) -> Option<Duration> {
         if tag(self.word.load(Ordering::Acquire)) != OPEN {
             return None;
         }
+        // `until` is stored before the word says `OPEN`, so this load sees that time or a later
+        // one.
         let (until, now) = (Moment(self.until.load(Ordering::Acquire)), clock.now());
         (now < until).then(|| until.since(now))
     }
 
-    /// Whether nothing has to be done about a success of this generation, or only a tally.
+    /// Whether a success of this generation needs nothing more than the success count.
     #[inline]
     pub(crate) fn succeeds_at_a_glance(&self, clock: &Clock, generation: u64) -> bool {
         let word = self.word.load(Ordering::Acquire);
@@ -137,7 +139,7 @@ impl Gate {
         }
     }
 
-    /// Admits a call or tells how long to wait. `lease` bounds a probe.
+    /// Admits a call or returns the wait. `lease` bounds a probe.
     pub(crate) fn admit(&self, clock: &Clock, lease: Duration) -> Admission {
         let word = self.word.load(Ordering::Acquire);
         match tag(word) {
@@ -156,7 +158,7 @@ impl Gate {
         }
     }
 
-    /// How long a call would have to wait, without reserving anything.
+    /// The wait that a call would meet, without reserving anything.
     #[inline]
     pub(crate) fn peek(&self, clock: &Clock) -> Option<Duration> {
         match tag(self.word.load(Ordering::Acquire)) {
@@ -170,12 +172,12 @@ impl Gate {
         }
     }
 
-    /// Whether an operator holds it open.
+    /// Whether an operator holds the breaker open.
     pub(crate) fn is_forced(&self) -> bool {
         tag(self.word.load(Ordering::Acquire)) == FORCED
     }
 
-    /// Records how an admitted call ended.
+    /// Records the result of an admitted call.
     pub(crate) fn record(
         &self,
         clock: &Clock,
@@ -191,10 +193,11 @@ impl Gate {
         let now = clock.now();
         let tallied = || self.tally.as_ref().map_or(0, |tally| tally.sum(now));
         self.change(|guarded| match guarded.mode {
-            // It ends, and says nothing.
+            // The permit is released, but its result does not count.
             BreakerMode::Disabled => guarded.states.record(now, ticket, CallEnd::Unknown, tallied),
             BreakerMode::ForcedOpen => {
-                // It goes on behind the switch, where nobody meets it.
+                // The state machine goes on behind the operator's switch; its changes reach no
+                // caller.
                 let _unseen = guarded.states.record(now, ticket, ended, tallied);
                 None
             }
@@ -204,13 +207,13 @@ impl Gate {
         })
     }
 
-    /// Changes the state machine and publishes what it says now.
+    /// Changes the state machine and publishes its new verdict.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut LockedGate) -> R) -> R {
         let mut guarded = self.lock();
         let before = guarded.states.began;
         let result = change(&mut guarded);
         let states = &guarded.states;
-        // Whoever closes it, it starts afresh.
+        // A breaker that has just closed, by any cause, starts with an empty success count.
         if let (true, BreakerStatus::Closed, Some(tally)) =
             (states.began != before, states.status(), &self.tally)
         {
@@ -228,11 +231,13 @@ impl Gate {
             (BreakerMode::Auto | BreakerMode::Shadow, None) if states.is_unlimited() => COUNTING,
             (BreakerMode::Auto | BreakerMode::Shadow, _) => ASK,
         };
+        // Published under the lock, so words appear in the order of the changes. Last, so that a
+        // reader that sees the new word sees `until` and the cleared count too.
         self.word.store(states.generation << TAG_BITS | tag, Ordering::Release);
         result
     }
 
-    /// Looks at the state machine.
+    /// Reads the state machine under its lock.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&LockedGate) -> R) -> R {
         look(&self.lock())
     }
@@ -240,7 +245,8 @@ impl Gate {
     #[cold]
     fn ask(&self, now: Moment, lease: Duration) -> Admission {
         self.change(|guarded| {
-            // A switch that was thrown after the word was read is obeyed all the same.
+            // The mode may have been switched after the word was read: the mode under the lock
+            // counts.
             match guarded.mode {
                 BreakerMode::Disabled => return Admission::plain(Ok(UNTRACKED)),
                 BreakerMode::ForcedOpen => {

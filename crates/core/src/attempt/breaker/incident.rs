@@ -1,4 +1,4 @@
-//! Decides whether an incident was counted: one reason for many failures counts once.
+//! Decides whether a breaker has counted an incident: one loss that ends several calls counts once.
 
 use super::sync::{AtomicU64, Ordering};
 
@@ -7,10 +7,10 @@ use super::sync::{AtomicU64, Ordering};
 pub(super) struct Incident(AtomicU64);
 
 impl Incident {
-    /// Whether this one was counted before; from now on it is.
+    /// Whether the incident was counted before; marks it as counted.
     pub(super) fn is_known(&self, number: u64) -> bool {
-        // Numbers grow, so one that is not above the last counted is of the same incident, or of
-        // one before it. None is 0.
+        // Incident numbers grow, so a number not above the last one counted belongs to the same
+        // incident or an earlier one. Zero stands for none, hence the one added.
         let number = number.saturating_add(1);
         self.0.fetch_max(number, Ordering::Relaxed) >= number
     }

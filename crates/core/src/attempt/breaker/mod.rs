@@ -1,9 +1,9 @@
-//! Decides whether an attempt may start while its server is suspect.
+//! Decides whether an attempt may start: the circuit breaker.
 //!
-//! At most `probes` attempts are in flight while half-open, and at most `slow_start` right after it
-//! closed. A [`Permit`] carries the generation in which it was given: dropped, it releases its
-//! place and decides nothing; late, it decides nothing either. Time runs on the injected clock
-//! only.
+//! At most `probes` attempts are in flight while half-open, and at most `slow_start` right after
+//! the breaker closed. A [`Permit`] carries the generation in which it was granted: dropped, it
+//! releases its place and decides nothing; from an earlier generation, it decides nothing either.
+//! Time comes from the injected clock only.
 
 mod gate;
 mod incident;
@@ -35,17 +35,17 @@ use gate::Gate;
 use incident::Incident;
 use states::{AdmissionTicket, CallEnd, StateChange, StateMachine};
 
-/// How much later than its time a probe is taken for lost: its own end comes first, for how it
-/// ended decides.
+/// How long after its deadline a probe counts as lost: its own end comes first, because its result
+/// decides.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
-/// What the lock-free parts stand on; swapped for a model checker's in `tests/loom`.
+/// The primitives of the lock-free parts; `tests/loom` swaps in those of the model checker.
 mod sync {
     pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
     pub(super) use std::sync::{Mutex, MutexGuard};
 }
 
-/// Who decides: the state machine, or an operator.
+/// Whether the state machine or an operator decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -53,47 +53,47 @@ mod sync {
     serde(rename_all = "snake_case")
 )]
 pub enum BreakerMode {
-    /// The state machine.
+    /// The state machine decides.
     #[default]
     Auto,
-    /// Refuses every call until an operator says otherwise.
+    /// Every call is refused until an operator changes the mode.
     ForcedOpen,
-    /// Lets every call pass and counts nothing.
+    /// Every call passes and nothing is counted.
     Disabled,
-    /// Counts and changes state, and lets every call pass all the same.
+    /// The state machine counts and changes state, but every call passes all the same.
     Shadow,
 }
 
-/// A breaker as it can be stored: time as what remains, never as a date.
+/// A breaker in a form that can be stored: times as durations, never as dates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct BreakerSnapshot {
-    /// The state of the machine, whoever decides.
+    /// The state of the state machine, in any mode.
     pub status: BreakerStatus,
-    /// Who decides.
+    /// Whether the state machine or an operator decides.
     pub mode: BreakerMode,
     /// Failures in a row.
     pub failures: u32,
     /// How long ago the last failure was.
     pub last_failure_ago: Option<Duration>,
-    /// How long until a probe may pass, while open.
+    /// While open, the time until a probe may pass.
     pub remaining: Option<Duration>,
-    /// How often it has opened.
+    /// How often the breaker has opened.
     pub trips: u64,
-    /// How far the cool-down has grown.
+    /// How many steps the cool-down has grown.
     pub level: u32,
 }
 
-/// A refusal: the breaker is open, or has just closed and lets few calls through at a time. Borrows
-/// the breaker's name, so that refusing costs next to nothing.
+/// A refusal: the breaker is open, half-open with all probes out, or in slow start. Borrows the
+/// breaker's name, so that a refusal costs next to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Circuit breaker open for \"{name}\". Retry in {}ms.", millis(*retry_after))]
 pub struct BreakerRefusal<'a> {
     /// The breaker's name.
     pub name: &'a str,
-    /// When a call may be tried.
+    /// The time until a call may be tried.
     pub retry_after: Duration,
-    /// An operator holds it open; no time will close it.
+    /// An operator holds the breaker open; no time will close it.
     pub forced: bool,
 }
 
@@ -112,9 +112,9 @@ impl BreakerRefusal<'_> {
 pub struct CircuitOpen {
     /// The breaker's name.
     pub name: Arc<str>,
-    /// When a call may be tried.
+    /// The time until a call may be tried.
     pub retry_after: Duration,
-    /// An operator holds it open; no time will close it.
+    /// An operator holds the breaker open; no time will close it.
     pub forced: bool,
 }
 
@@ -124,7 +124,7 @@ impl CircuitOpen {
     }
 }
 
-/// One circuit breaker.
+/// A circuit breaker.
 ///
 /// ```
 /// # use seawall::{Breaker, BreakerPolicy, BreakerStatus, Env};
@@ -158,7 +158,7 @@ impl Breaker {
         Ok(Self::valid(name.into(), policy, env))
     }
 
-    /// The same, under a policy that was checked before.
+    /// As [`Self::new`], under a policy that was validated before.
     fn valid(name: Arc<str>, policy: BreakerPolicy, env: &Env) -> Self {
         let counts_throttling = policy.trip_on_429;
         let gate = Gate::new(StateMachine::new(policy, env.rng.clone()));
@@ -170,13 +170,13 @@ impl Breaker {
         &self.name
     }
 
-    /// Takes a permit for one attempt, or is refused. Checking and reserving are one step.
+    /// Takes a permit for one attempt, or refuses it. Checking and reserving are one step.
     #[inline]
     pub fn admit(&self) -> Result<Permit<'_>, BreakerRefusal<'_>> {
         self.admit_for(Duration::MAX)
     }
 
-    /// The same, for an attempt that ends within `lease` in any case.
+    /// As [`Self::admit`], for an attempt that ends within `lease` in any case.
     #[inline]
     pub fn admit_for(&self, lease: Duration) -> Result<Permit<'_>, BreakerRefusal<'_>> {
         match self.gate.admits_at_a_glance() {
@@ -193,13 +193,13 @@ impl Breaker {
         self.gate.peek(&self.env.clock).map_or(Ok(()), |wait| Err(self.refuse(wait)))
     }
 
-    /// How long a call would have to wait now; asking is no refusal.
+    /// The wait that a call would meet now; the check emits no refusal event.
     pub(crate) fn wait(&self) -> Option<Duration> {
         self.gate.peek(&self.env.clock)
     }
 
-    /// Runs `work` under a permit. What its error means for the breaker is decided by its text and
-    /// signals: callers' faults, denials and cancellations do not count.
+    /// Runs `work` under a permit. An error is classified by its text and signals: callers' faults,
+    /// denials and cancellations do not count as failures.
     pub async fn call<T, E, F>(&self, work: impl FnOnce() -> F) -> Result<T, GuardedError<E>>
     where
         F: Future<Output = Result<T, E>>,
@@ -218,13 +218,13 @@ impl Breaker {
         }
     }
 
-    /// The state, by name: an open breaker shows `open` until a call finds its cool-down over. One
-    /// that an operator holds open is open, and one that is disabled closed.
+    /// The state: an open breaker reads `open` until a call finds its cool-down over. A breaker
+    /// that an operator holds open is open, and a disabled one closed.
     pub fn status(&self) -> BreakerStatus {
         self.gate.look(gate::LockedGate::shown)
     }
 
-    /// Everything there is to know, with times as durations.
+    /// The whole state, with times as durations.
     pub fn snapshot(&self) -> BreakerSnapshot {
         let now = self.env.clock.now();
         self.gate.look(|guarded| {
@@ -241,8 +241,8 @@ impl Breaker {
         })
     }
 
-    /// Takes over what a snapshot remembers. A half-open breaker comes back open with no time left,
-    /// so that its next call probes.
+    /// Restores the state of a snapshot. A half-open breaker comes back open with no time left, so
+    /// that its next call is a probe.
     pub fn restore(&self, snapshot: &BreakerSnapshot) {
         let now = self.env.clock.now();
         let remaining = match snapshot.status {
@@ -273,7 +273,7 @@ impl Breaker {
         self.tell(change.into_iter().collect(), None);
     }
 
-    /// Says who decides from now on. Coming back to [`BreakerMode::Auto`] starts closed.
+    /// Sets the mode. Coming back to [`BreakerMode::Auto`] starts closed.
     pub fn set_mode(&self, mode: BreakerMode) {
         let now = self.env.clock.now();
         let change = self.gate.change(|guarded| {
@@ -287,14 +287,14 @@ impl Breaker {
         self.tell(change.into_iter().collect(), None);
     }
 
-    /// Whether it is at rest, so that it may make room for another.
+    /// Whether the breaker is at rest, so that its place may go to another name.
     pub(crate) fn is_idle(&self) -> bool {
         let now = self.env.clock.now();
         self.gate
             .look(|guarded| guarded.mode == BreakerMode::Auto && guarded.states.is_at_rest(now))
     }
 
-    /// Not inlined: its parts would cost the happy path registers.
+    /// Not inlined: its parts would cost the healthy path registers.
     #[inline(never)]
     fn ask_for(&self, lease: Duration) -> Result<Permit<'_>, BreakerRefusal<'_>> {
         if let Some(wait) = self.gate.refuses_at_a_glance(&self.env.clock) {
@@ -328,7 +328,7 @@ impl Breaker {
         }
     }
 
-    /// Takes its parts one by one: passing a ticket would cost the happy path a copy.
+    /// Takes the ticket's parts one by one: passing a ticket would cost the healthy path a copy.
     #[cold]
     #[inline(never)]
     fn record(&self, generation: u64, probe: Option<NonZeroU64>, since: Moment, ended: CallEnd) {
@@ -356,8 +356,8 @@ impl Breaker {
     }
 }
 
-/// Leave to make one attempt. Say how it ended; dropped in silence (cancelled, panicked), it
-/// releases its place and decides nothing.
+/// Permission for one attempt. Report how the attempt ended; a permit dropped without a report
+/// (cancelled, panicked) releases its place and decides nothing.
 #[derive(Debug)]
 #[must_use = "a permit that is dropped decides nothing"]
 pub struct Permit<'a> {
@@ -368,7 +368,7 @@ pub struct Permit<'a> {
 }
 
 impl Permit<'_> {
-    /// The attempt worked, or the server answered and so proved alive.
+    /// The attempt succeeded, or the server answered and so proved alive.
     #[inline]
     pub fn well(self) {
         let Permit { breaker, generation, probe, since } = self;
@@ -378,24 +378,24 @@ impl Permit<'_> {
         }
     }
 
-    /// Whether it is for a probe: what comes of it closes or opens the breaker.
+    /// Whether the attempt is a probe: its result closes or opens the breaker.
     pub fn is_probe(&self) -> bool {
         self.probe.is_some()
     }
 
-    /// The attempt may take this much longer.
+    /// Extends the lease of a probe by this much.
     pub(crate) fn extend(&self, by: Duration) {
         if let Some(probe) = self.probe {
             self.breaker.gate.change(|guarded| guarded.states.extend(probe, by));
         }
     }
 
-    /// The attempt failed and the server is to blame.
+    /// The attempt failed through the server's fault.
     pub fn badly(self) {
         self.end(CallEnd::Badly);
     }
 
-    /// The attempt failed; who is to blame decides.
+    /// The attempt failed; `blame` decides whether that counts against the server.
     pub fn blame(self, blame: Blame) {
         let ended = match blame {
             Blame::Server => CallEnd::Badly,
@@ -406,7 +406,7 @@ impl Permit<'_> {
         self.end(ended);
     }
 
-    /// The same, of a failure that may be one of many with one reason: an incident counts once.
+    /// As [`Self::blame`], for one of several failures with one cause: an incident counts once.
     pub fn blame_incident(self, blame: Blame, incident: Option<u64>) {
         let is_known = |number| self.breaker.incident.is_known(number);
         match blame == Blame::Server && incident.is_some_and(is_known) {
@@ -417,7 +417,7 @@ impl Permit<'_> {
 
     fn end(self, ended: CallEnd) {
         let Permit { breaker, generation, probe, since } = self;
-        // Its ending is told here; dropping it would tell another one.
+        // `end` reports the result; `Drop` would report another.
         std::mem::forget(self);
         breaker.record(generation, probe, since, ended);
     }
@@ -429,13 +429,13 @@ impl Drop for Permit<'_> {
     }
 }
 
-/// Why a call under a breaker gave no value.
+/// Why a call under a breaker returned no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GuardedError<E> {
-    /// The breaker is open; nothing was called.
+    /// The breaker is open; the work was not started.
     #[error(transparent)]
     Open(CircuitOpen),
-    /// The call itself failed.
+    /// The work itself failed.
     #[error("{0}")]
     Failed(E),
 }
@@ -448,7 +448,7 @@ impl<E: Describe> Describe for GuardedError<E> {
         }
     }
 
-    /// An open breaker is told by its type, never by its text.
+    /// An open breaker is recognised by its type, never by its text.
     fn failure(&self, classifier: &Classifier) -> Failure {
         match self {
             GuardedError::Open(open) => open.refused().failure(),

@@ -1,4 +1,4 @@
-//! Decides which breaker belongs to which name, in a map that strangers' names cannot fill.
+//! Decides which breaker belongs to which name, in a map that invented names cannot fill.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -12,17 +12,17 @@ use crate::model::invalid::{self, Invalid};
 use crate::model::names::NameRegistry;
 use crate::model::policy::breaker::{BreakerPolicy, BreakerStatus};
 
-/// How many names are kept unless set.
+/// How many names the map holds by default.
 const NAMES: u32 = 1024;
 
-/// Circuit breakers by name, one policy for all: the front door to breakers.
+/// Circuit breakers by name under one policy: the entry point to breakers.
 ///
 /// The map is bounded. When it is full, a breaker at rest makes room, the least recently used
-/// first: one that has nothing under way, and is closed and remembers nothing, or whose cool-down
-/// ended longer ago than its policy's `memory` with no call since. Where a look at a few finds
-/// none, the name shares one breaker with others, so that a flood of invented names can neither
-/// grow memory nor evict a breaker that still protects. Names that are [`known`](Self::known) never
-/// share and never go.
+/// first. A breaker is at rest if it has no attempt in flight and either is closed without
+/// remembered failures, or its cool-down ended longer ago than its policy's `memory` with no call
+/// since. If a check of a few finds none at rest, the new name shares one breaker with others, so
+/// that a flood of invented names can neither grow memory nor evict a breaker that still protects.
+/// [`known`](Self::known) names never share and are never evicted.
 ///
 /// ```
 /// # use seawall::{BreakerPolicy, BreakerStatus, CircuitBreaker, Env};
@@ -49,7 +49,7 @@ impl CircuitBreaker {
         Self::with_capacity(policy, env, NAMES)
     }
 
-    /// The same, with room for `names` names; 1 to 1 000 000.
+    /// As [`Self::new`], with room for `names` names; 1 to 1 000 000.
     pub fn with_capacity(policy: BreakerPolicy, env: &Env, names: u32) -> Result<Self, Invalid> {
         invalid::counted("names", names, 1_000_000)?;
         let others = Arc::new(Breaker::new("others", policy.clone(), env)?);
@@ -57,8 +57,8 @@ impl CircuitBreaker {
         Ok(Self { policy, env: env.clone(), named, others })
     }
 
-    /// Gives each of `names` a breaker of its own for good, however many there are and however full
-    /// it is of others.
+    /// Gives each of `names` a breaker of its own for good, however many they are and however full
+    /// the map is.
     #[must_use]
     pub fn known<N: AsRef<str>>(self, names: impl IntoIterator<Item = N>) -> Self {
         for name in names {
@@ -69,7 +69,7 @@ impl CircuitBreaker {
         self
     }
 
-    /// Runs `work` through the breaker called `name`; refused at once while that is open.
+    /// Runs `work` under the breaker called `name`; refused at once while that is open.
     pub async fn call<T, E, F>(
         &self,
         name: &str,
@@ -82,11 +82,12 @@ impl CircuitBreaker {
         self.breaker(name).call(work).await
     }
 
-    /// The breaker called `name`, made on first use.
+    /// The breaker called `name`, created on first use.
     pub fn breaker(&self, name: &str) -> Arc<Breaker> {
         if let Some(breaker) = self.named.used(name) {
             return breaker;
         }
+        // A count of one means that only the map holds the breaker: no call is using it.
         let is_at_rest =
             |breaker: &Arc<Breaker>| Arc::strong_count(breaker) == 1 && breaker.is_idle();
         self.named
@@ -94,7 +95,7 @@ impl CircuitBreaker {
             .unwrap_or_else(|| self.others.clone())
     }
 
-    /// What is known of `name`; asking does not make it known.
+    /// The state of the breaker called `name`; the lookup does not create one.
     pub fn status(&self, name: &str) -> Option<BreakerSnapshot> {
         self.named.get(name).map(|breaker| breaker.snapshot())
     }

@@ -1,19 +1,19 @@
-//! Decides how many attempts may be under way at once after a breaker has closed: few at first, and
-//! more with each that goes well.
+//! Decides how many attempts may be in flight after a breaker has closed (slow start): few at
+//! first, and more with each success.
 //!
-//! Every attempt that goes well frees its place and adds one, so each round is twice as wide as the
-//! one before. It lasts for a fixed time: an attempt that hangs or is lost holds its place no
-//! longer than that.
+//! Every attempt that succeeds frees its place and adds one, so each round is twice as wide as the
+//! one before. The slow start lasts for a fixed time: an attempt that hangs or is lost holds its
+//! place no longer than that.
 
 use std::time::Duration;
 
 use super::Moment;
 use crate::model::policy::breaker::BreakerPolicy;
 
-/// While all places are taken, others are told to come back after this.
+/// The wait told to calls that are refused while all places are taken.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The places of a breaker that has just closed.
+/// The slow start of a breaker that has just closed.
 #[derive(Debug)]
 pub(crate) struct SlowStart {
     until: Moment,
@@ -22,7 +22,7 @@ pub(crate) struct SlowStart {
 }
 
 impl SlowStart {
-    /// Begins as the policy says, which may be not at all.
+    /// Starts as the policy says; `None` if the policy has no slow start.
     pub(crate) fn begin(policy: &BreakerPolicy, now: Moment) -> Option<Self> {
         (policy.slow_start > 0).then(|| Self {
             until: now.plus(policy.cooldown.base),
@@ -35,7 +35,7 @@ impl SlowStart {
         now >= self.until
     }
 
-    /// How long an attempt would have to wait; `None` if there is a place for it.
+    /// The wait of an attempt; `None` if there is a place for it.
     pub(crate) fn wait(&self, now: Moment) -> Option<Duration> {
         (self.taken >= self.room && !self.is_over(now)).then(|| self.until.since(now).min(PAUSE))
     }

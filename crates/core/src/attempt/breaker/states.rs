@@ -1,8 +1,9 @@
-//! Decides what state a breaker is in: pure values that read no clock and take no lock.
+//! Decides the state of a circuit breaker: pure values that read no clock and take no lock.
 //!
 //! Every entry to a state starts a new generation with counters at zero. A result from before the
-//! present state decides nothing, so a late success cannot close and a late failure cannot extend.
-//! Each row of failures starts a generation too: a success from before it does not end it.
+//! present state decides nothing, so a late success cannot close the breaker and a late failure
+//! cannot extend its cool-down. Each row of failures starts a generation too: a success from before
+//! the row does not end it.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -13,14 +14,14 @@ use super::window::Window;
 use super::{Moment, Rng};
 use crate::model::policy::breaker::{BreakerPolicy, BreakerStatus};
 
-/// What became of an admitted call, as far as the breaker cares.
+/// The result of an admitted call, as far as the breaker cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallEnd {
-    /// It worked, or the server answered and so proved alive.
+    /// The call succeeded, or the server answered and so proved alive.
     Well,
-    /// It failed, and the server is to blame.
+    /// The call failed through the server's fault.
     Badly,
-    /// It says nothing about the server: cancelled, refused locally.
+    /// The result tells nothing about the server: cancelled, or refused locally.
     Unknown,
 }
 
@@ -28,13 +29,13 @@ pub(crate) enum CallEnd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AdmissionTicket {
     pub(crate) generation: u64,
-    /// Which reserved probe this is, while half-open.
+    /// The number of the reserved probe, while half-open.
     pub(crate) probe: Option<NonZeroU64>,
-    /// When it was admitted, where a rule needs to know.
+    /// When the call was admitted, where a slow-call rule needs it.
     pub(crate) since: Moment,
 }
 
-/// A probe in flight and the moment it counts as failed.
+/// A probe in flight and the moment at which it counts as failed.
 #[derive(Clone, Copy, Debug)]
 struct ProbeLease {
     probe: NonZeroU64,
@@ -48,7 +49,7 @@ enum Phase {
     HalfOpen { successes: u32, leases: Vec<ProbeLease>, used: Moment },
 }
 
-/// A failure, and how old it was when it was noted: one from before the clock began has no moment.
+/// A failure and its age when it was noted: a failure from before the clock began has no moment.
 #[derive(Clone, Copy, Debug)]
 struct LastFailure {
     noted: Moment,
@@ -68,24 +69,24 @@ pub(crate) struct StateChange {
     pub(crate) to: BreakerStatus,
 }
 
-/// While half-open and all probes are out, others are told to come back after this.
+/// While half-open with all probes in flight, the wait told to calls that are refused.
 const PROBE_PAUSE: Duration = Duration::from_secs(1);
 
-/// The state machine. Its owner guards it and tells it the time.
+/// The state machine. Its owner guards it and passes in the time.
 #[derive(Debug)]
 pub(crate) struct StateMachine {
     pub(crate) policy: BreakerPolicy,
     rng: Arc<Rng>,
     phase: Phase,
-    /// Grows with each state, and with each row of failures: who began before a row is told from
-    /// who began since.
+    /// Grows with each state and with each row of failures: it separates calls that began before a
+    /// row from calls that began since.
     pub(crate) generation: u64,
     /// The generation with which the present state began.
     pub(crate) began: u64,
     last_failure: Option<LastFailure>,
-    /// Failures in a row when it opened last, and of its probes since.
+    /// Failures in a row when the breaker last opened, plus those of its probes since.
     row: u32,
-    /// How many openings in a row the cool-down has grown by.
+    /// The number of openings in a row, by which the cool-down has grown.
     level: u32,
     closed_since: Moment,
     pub(crate) trips: u64,
@@ -134,7 +135,7 @@ impl StateMachine {
         self.level
     }
 
-    /// The moment an open breaker lets a probe through.
+    /// When an open breaker lets a probe through.
     pub(crate) fn open_until(&self) -> Option<Moment> {
         match self.phase {
             Phase::Open { until } => Some(until),
@@ -147,9 +148,8 @@ impl StateMachine {
         matches!(self.phase, Phase::Closed { failures: 0, window: None, slow_start: None })
     }
 
-    /// Whether nothing is remembered at `now` that a new breaker would not know, or that is worth
-    /// knowing: one that nobody has asked for as long as a row is remembered, since its cool-down
-    /// ended, protects nobody.
+    /// Whether the breaker remembers nothing at `now` that a new one would not know, or nothing of
+    /// use: if no call has come for `memory` since its cool-down ended, it protects no server.
     pub(crate) fn is_at_rest(&self, now: Moment) -> bool {
         let is_grown = self.policy.cooldown.growth > 1.0 && self.level_at(now) > 0;
         let is_long_ago = |moment: Moment| now.since(moment) > self.policy.memory;
@@ -163,7 +163,7 @@ impl StateMachine {
                     && window.as_ref().is_none_or(|window| window.is_clean(now))
             }
             Phase::Open { until } => is_long_ago(*until),
-            // A probe that never ended has failed, which opened it once more.
+            // A probe that never ended has failed, which opened the breaker once more.
             Phase::HalfOpen { leases, used, .. } => {
                 let again = self.policy.cooldown.length(self.level, 1.0);
                 is_long_ago(*used)
@@ -172,23 +172,24 @@ impl StateMachine {
         }
     }
 
-    /// Whether a success only has to be tallied: no row to end, and its duration does not matter.
+    /// Whether a success only adds to the count: there is no row to end, and durations do not
+    /// matter.
     pub(crate) fn only_tallies(&self) -> bool {
         matches!(self.phase, Phase::Closed { failures: 0, window: Some(_), slow_start: None })
             && !self.needs_time()
     }
 
-    /// Whether any number of attempts may be under way at once.
+    /// Whether any number of attempts may be in flight at once.
     pub(crate) fn is_unlimited(&self) -> bool {
         matches!(self.phase, Phase::Closed { slow_start: None, .. })
     }
 
-    /// Whether a rule asks how long calls take.
+    /// Whether a rule counts slow calls.
     pub(crate) fn needs_time(&self) -> bool {
         self.policy.window.as_ref().is_some_and(|window| window.slow.is_some())
     }
 
-    /// How long a call would have to wait; `None` if it would be admitted.
+    /// The wait of a call; `None` if it would be admitted.
     pub(crate) fn wait(&self, now: Moment) -> Option<Duration> {
         match &self.phase {
             Phase::Closed { slow_start, .. } => {
@@ -201,14 +202,15 @@ impl StateMachine {
         }
     }
 
-    /// Admits a call, as a probe or with a place of the slow start if need be, or tells how long to
-    /// wait.
+    /// Admits a call, as a probe or with a place of the slow start if need be, or returns the wait.
     pub(crate) fn admit(
         &mut self,
         now: Moment,
         lease: Duration,
     ) -> (Result<AdmissionTicket, Duration>, Vec<StateChange>) {
         let mut changes = Vec::new();
+        // Overdue probes fail first: that may open the breaker, and an expired cool-down then lets
+        // this call probe.
         changes.extend(self.fail_overdue_probes(now));
         self.end_ramp(now);
         if let Phase::Open { until } = self.phase
@@ -231,8 +233,8 @@ impl StateMachine {
         (Ok(AdmissionTicket { generation: self.generation, probe, since: now }), changes)
     }
 
-    /// Records how an admitted call ended. `tallied` gives the successes that were not recorded
-    /// here.
+    /// Records the result of an admitted call. `tallied` returns the successes counted outside this
+    /// state machine.
     pub(crate) fn record(
         &mut self,
         now: Moment,
@@ -240,6 +242,7 @@ impl StateMachine {
         ended: CallEnd,
         tallied: impl FnOnce() -> u32,
     ) -> Option<StateChange> {
+        // A ticket from before the present state is late: its result decides nothing.
         if !(self.began..=self.generation).contains(&ticket.generation) {
             return None;
         }
@@ -255,7 +258,8 @@ impl StateMachine {
         match &mut self.phase {
             Phase::Closed { failures, window, slow_start } => {
                 if let Some(slow_start) = slow_start {
-                    // The slow start is as old as its state, so whoever ends here has a place.
+                    // The slow start began with this state, so every ticket of the state holds a
+                    // place in it.
                     slow_start.give_back(ended == CallEnd::Well);
                 }
                 let was_quiet = *failures == 0;
@@ -265,6 +269,8 @@ impl StateMachine {
                     self.policy.failures,
                     ticket.generation < self.generation,
                 );
+                // The first failure of a row starts a generation, so that `count` can tell a
+                // success that began before the row.
                 if was_quiet && *failures > 0 {
                     self.generation += 1;
                 }
@@ -281,7 +287,7 @@ impl StateMachine {
                 match ended {
                     CallEnd::Unknown => None,
                     CallEnd::Badly => Some(self.open(now)),
-                    // What is slow is not well again.
+                    // A server that answers slowly has not recovered.
                     CallEnd::Well if is_slow => Some(self.open(now)),
                     CallEnd::Well => {
                         *successes += 1;
@@ -293,7 +299,7 @@ impl StateMachine {
         }
     }
 
-    /// Closes at once and forgets the failures. No change if it was closed.
+    /// Closes at once and forgets the failures. Returns no change if the breaker was closed.
     pub(crate) fn reset(&mut self, now: Moment) -> Option<StateChange> {
         self.level = 0;
         self.last_failure = None;
@@ -301,8 +307,8 @@ impl StateMachine {
         (change.from != change.to).then_some(change)
     }
 
-    /// Takes over what a snapshot remembers: opens at once for `remaining`, or closes with its row
-    /// of failures, unless that is forgotten by now.
+    /// Restores a snapshot: opens at once for `remaining`, or closes with its row of failures
+    /// unless that is too old by now.
     pub(crate) fn restore(
         &mut self,
         now: Moment,
@@ -344,7 +350,8 @@ impl StateMachine {
         self.enter(phase)
     }
 
-    /// Closes because the probes went well. Whoever was refused meanwhile may come at once.
+    /// Closes because the probes succeeded. Calls refused meanwhile may come all at once, so a slow
+    /// start begins.
     fn recover(&mut self, now: Moment) -> StateChange {
         let change = self.close(now);
         if let Phase::Closed { slow_start, .. } = &mut self.phase {
@@ -367,7 +374,7 @@ impl StateMachine {
         self.enter(Phase::Open { until: now.plus(length) })
     }
 
-    /// What is left of the level after the healthy time of a closed breaker.
+    /// The level left after the healthy time of a closed breaker.
     fn level_at(&self, now: Moment) -> u32 {
         let healthy =
             now.since(self.closed_since).as_nanos() / self.policy.cooldown.base.as_nanos().max(1);
@@ -409,7 +416,7 @@ impl StateMachine {
         Some(self.last_probe)
     }
 
-    /// A probe gets more time.
+    /// Gives a probe more time.
     pub(crate) fn extend(&mut self, probe: NonZeroU64, by: Duration) {
         if let Phase::HalfOpen { leases, .. } = &mut self.phase {
             leases
@@ -419,7 +426,7 @@ impl StateMachine {
         }
     }
 
-    /// A probe that outlived its lease has failed, at the moment its lease ended.
+    /// A probe that outlived its lease has failed, at the moment when its lease ended.
     fn fail_overdue_probes(&mut self, now: Moment) -> Option<StateChange> {
         let Phase::HalfOpen { leases, .. } = &self.phase else { return None };
         let overdue = leases.iter().map(|lease| lease.until).filter(|until| now >= *until).min()?;
@@ -431,8 +438,8 @@ fn is_overdue(leases: &[ProbeLease], now: Moment) -> bool {
     leases.iter().any(|lease| now >= lease.until)
 }
 
-/// Counts a row of failures; tells whether it reached `limit`. A success that began before the row
-/// does not end it: it makes up for one.
+/// Counts a row of failures; returns whether it has reached `limit`. A success that began before
+/// the row does not end it but cancels out one failure.
 fn count(failures: &mut u32, ended: CallEnd, limit: u32, began_before: bool) -> bool {
     match ended {
         CallEnd::Well if began_before => *failures = failures.saturating_sub(1),

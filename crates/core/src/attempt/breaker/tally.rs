@@ -1,9 +1,9 @@
-//! Decides how many calls went well lately, counted without a lock: each thread in a stripe of its
+//! Decides how many calls succeeded lately, counted without a lock: each thread in a stripe of its
 //! own, or nearly so.
 //!
-//! A thread that owns its stripe counts in one word, whose address does not depend on the time: the
-//! processor need not wait for the clock to find it. When a new bucket begins, the word's count
-//! moves into the stripe's ring.
+//! A thread that owns its stripe counts in one word whose address does not depend on the time, so
+//! the processor need not wait for the clock to find it. When a new bucket begins, the count of
+//! that word moves into the stripe's ring.
 
 use super::Moment;
 use super::stripe::{self, OWNED, SHARED};
@@ -22,7 +22,7 @@ struct Newest(AtomicU64);
 #[repr(align(128))]
 struct BucketRing([AtomicU64; BUCKETS]);
 
-/// The successes of the last `length`.
+/// The successes within the window.
 #[derive(Debug)]
 pub(crate) struct SuccessCount {
     buckets: Buckets,
@@ -47,27 +47,30 @@ impl SuccessCount {
         self.add_in(stripe::own(), now);
     }
 
-    /// Counts it in a stripe: one that the calling thread owns, or one of the shared.
+    /// Counts a success in `stripe`: either the calling thread owns it, or it is shared.
     #[inline]
     pub(crate) fn add_in(&self, stripe: usize, now: Moment) {
         let number = upper(self.buckets.number(now));
         let Some(Newest(newest)) = self.newest.get(stripe) else {
             return self.keep(stripe, number, 1);
         };
+        // A plain load and store: an owned stripe has one writer, so no increment can be lost.
         let seen = newest.load(Ordering::Relaxed);
         if seen >> 32 != number {
             self.turn(stripe, seen, number);
         }
-        // After four billion successes in one bucket its count starts again.
+        // After four billion successes in one bucket its count wraps to zero.
         let count = if seen >> 32 == number { seen.wrapping_add(1) } else { number << 32 | 1 };
-        // Released, so that who finds a new bucket here finds the one before it in the ring.
+        // Release: a reader that sees a new bucket here finds the one before it in the ring.
         newest.store(count, Ordering::Release);
     }
 
-    /// The successes that still count at `now`. One that is just moving into a ring may count
-    /// twice, but never not at all: missing successes could open a breaker.
+    /// The successes in the window at `now`. A bucket that is just moving into a ring may count
+    /// twice but is never missed: missing successes could open a breaker.
     pub(crate) fn sum(&self, now: Moment) -> u32 {
         let latest = upper(self.buckets.number(now));
+        // Newest words before rings, with Acquire: read the other way round, a bucket that moves in
+        // between would be missed.
         let newest = self.newest.iter().map(|Newest(bucket)| bucket.load(Ordering::Acquire));
         let kept = self
             .rings
@@ -79,8 +82,8 @@ impl SuccessCount {
         in_window.fold(0, |sum, bucket| sum.saturating_add(bucket as u32))
     }
 
-    /// Forgets everything. An owner that counts at this very moment may write its bucket back: its
-    /// successes of a moment ago then count until their time is up. Failures are not kept here.
+    /// Clears all counts. An owner that counts at this very moment may write its bucket back: its
+    /// recent successes then count until they leave the window. Failures are not kept here.
     pub(crate) fn clear(&self) {
         let newest = self.newest.iter().map(|Newest(bucket)| bucket);
         for bucket in newest.chain(self.rings.iter().flat_map(|BucketRing(ring)| ring)) {
@@ -88,8 +91,8 @@ impl SuccessCount {
         }
     }
 
-    /// A new bucket begins for the owner of a stripe: the one it has `seen` goes into the ring, if
-    /// it may still count.
+    /// Starts a new bucket for the owner of a stripe: the bucket it has `seen` moves into the ring,
+    /// if it may still count.
     #[cold]
     #[inline(never)]
     fn turn(&self, stripe: usize, seen: u64, number: u64) {
@@ -98,7 +101,7 @@ impl SuccessCount {
         }
     }
 
-    /// Adds to a bucket of a ring, which others may do at the same time.
+    /// Adds to a bucket of a ring, which several threads may do at once.
     #[inline(never)]
     fn keep(&self, stripe: usize, number: u64, count: u64) {
         let bucket = &self.rings[stripe % SHARED].0[Buckets::place(number)];
@@ -110,13 +113,13 @@ impl SuccessCount {
     }
 }
 
-/// As much of a number as fits; a bucket's repeats after four billion buckets.
+/// The lower half of a number; the numbers of buckets repeat after four billion.
 #[inline]
 fn upper(number: u64) -> u64 {
     number & u64::from(u32::MAX)
 }
 
-/// How many buckets before `latest` one is; very many if it is after it.
+/// How many buckets `number` lies before `latest`; very many if it lies after it.
 fn back(latest: u64, number: u64) -> u64 {
     upper(latest.wrapping_sub(number))
 }

@@ -1,4 +1,4 @@
-//! What the tally counts; it is apart from its source because loom compiles that source too.
+//! Tests of the success count, apart from its source because loom compiles that source too.
 
 use super::tally::SuccessCount;
 use super::*;
@@ -34,7 +34,7 @@ fn of_more_threads_than_stripes_none_loses_a_success() {
         WindowRule { length: Duration::from_secs(10), min_calls: 1, failure_rate: 0.5, slow: None };
     let (tally, all_here) = (SuccessCount::new(&rule), std::sync::Barrier::new(THREADS));
 
-    // The second generation takes over the stripes of the first.
+    // The second round of threads takes over the stripes of the first.
     for _ in 0..2 {
         std::thread::scope(|scope| {
             for _ in 0..THREADS {

@@ -1,18 +1,18 @@
-//! Decides what share of the recent calls failed or was slow: a fixed ring of buckets, O(1) per
+//! Decides which share of the recent calls failed or was slow: a fixed ring of buckets, O(1) per
 //! call.
 
 use super::Moment;
 use crate::model::policy::breaker::WindowRule;
 
-/// The places of the ring. A window takes eight to sixteen of them, so its edge is off by an eighth
-/// of its length at most.
+/// The buckets of the ring. A window takes eight to sixteen of them, so its edge is off by at most
+/// an eighth of its length.
 pub(super) const BUCKETS: usize = 16;
 
 /// Buckets whose length is a power of two, so that finding one takes a shift and no division.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Buckets {
     shift: u32,
-    /// How many of them make a window.
+    /// How many buckets make a window.
     pub(super) used: u64,
 }
 
@@ -23,13 +23,13 @@ impl Buckets {
         Self { shift, used: length.div_ceil(1 << shift).clamp(1, BUCKETS as u64) }
     }
 
-    /// The number of the bucket since the clock began.
+    /// The number of the bucket at `now`, counted since the clock began.
     #[inline]
     pub(super) fn number(self, now: Moment) -> u64 {
         now.0 >> self.shift
     }
 
-    /// Its place in the ring.
+    /// The place of a bucket in the ring.
     #[inline]
     pub(super) fn place(number: u64) -> usize {
         (number % BUCKETS as u64) as usize
@@ -43,7 +43,7 @@ struct Bucket {
     slow: u32,
 }
 
-/// The calls of the last `length` that were not simply successes, and their sums.
+/// The calls in the window that were not plain successes, and their sums.
 #[derive(Debug)]
 pub(crate) struct Window {
     rule: WindowRule,
@@ -65,8 +65,8 @@ impl Window {
         }
     }
 
-    /// Counts a call; tells whether the breaker should open. Only a bad call can open it, so only
-    /// then are the successes that were `tallied` elsewhere asked for.
+    /// Counts a call; returns whether the breaker should open. Only a failed or slow call can open
+    /// it, so `tallied`, the successes counted elsewhere, is read only then.
     pub(crate) fn record(
         &mut self,
         now: Moment,
@@ -84,13 +84,13 @@ impl Window {
         (failed || slow) && self.is_bad(tallied())
     }
 
-    /// Whether none of the calls that count at `now` was bad.
+    /// Whether none of the calls in the window at `now` failed or was slow.
     pub(crate) fn is_clean(&self, now: Moment) -> bool {
         let passed = self.ring.number(now).saturating_sub(self.newest);
         passed >= self.ring.used || (self.sum.failures == 0 && self.sum.slow == 0)
     }
 
-    /// Lets go of the buckets that the window has left behind.
+    /// Empties the buckets that have left the window.
     fn advance(&mut self, number: u64) {
         let passed = number.saturating_sub(self.newest).min(self.ring.used);
         for step in 1..=passed {

@@ -1,4 +1,4 @@
-//! Decides how any async work is retried: the front door.
+//! Decides how any async work is retried: [`Retry`], the entry point to retries.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::model::invalid::Invalid;
 use crate::model::policy::retry::RetryPolicy;
 use crate::time::deadline::Deadline;
 
-/// Retries any async work: the front door to retrying.
+/// Retries any async work: the entry point to retries.
 ///
-/// What the work does when it is repeated has to be said: a write is tried again only when its
-/// failure proves that nothing was executed. Nothing limits how long an attempt takes, unless
-/// [`Retry::timeout`] or [`Retry::attempt_timeout`] does; they come last.
+/// The caller states the effect of the work: a write is retried only when its failure proves that
+/// nothing was executed. Attempts have no timeout unless [`Retry::timeout`] or
+/// [`Retry::attempt_timeout`] sets one; call those two last.
 ///
 /// ```
 /// # use seawall::{Effect, Retry};
@@ -42,7 +42,7 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// Three attempts, 1 s and 2 s apart plus up to 20 %.
+    /// Three attempts with backoffs of 1 s and 2 s, plus up to 20 % jitter.
     pub fn new(effect: Effect) -> Self {
         Self {
             effect,
@@ -53,50 +53,50 @@ impl Retry {
         }
     }
 
-    /// With another policy.
+    /// Replaces the retry policy.
     pub fn policy(mut self, policy: RetryPolicy) -> Result<Self, Invalid> {
         policy.validate()?;
         self.policy = policy;
         Ok(self)
     }
 
-    /// With other rules for what is worth retrying.
+    /// Replaces the rules that decide which failures are worth a retry.
     pub fn classifier(mut self, classifier: Classifier) -> Self {
         self.classifier = classifier;
         self
     }
 
-    /// With a budget, shared by everything that calls the same server.
+    /// Sets a retry budget, shared by all work that calls the same server.
     pub fn budget(mut self, budget: Arc<RetryBudget>) -> Self {
         self.budget = Some(budget);
         self
     }
 
-    /// In other surroundings.
+    /// Replaces the environment: clock, random numbers and events.
     pub fn env(mut self, env: Env) -> Self {
         self.env = env;
         self
     }
 
-    /// With a limit over all attempts and pauses: no pause is begun that would outlast it, and an
-    /// attempt is cut off at its end.
+    /// Sets a deadline over all attempts and backoffs: no backoff starts that would outlast it, and
+    /// it cuts off a running attempt.
     pub fn timeout(self, timeout: Duration) -> Result<LimitedRetry, Invalid> {
         LimitedRetry::new(self).timeout(timeout)
     }
 
-    /// With a limit for each attempt, so that one that hangs leaves time for another.
+    /// Sets a timeout for each attempt, so that a hanging attempt leaves time for another.
     pub fn attempt_timeout(self, timeout: Duration) -> Result<LimitedRetry, Invalid> {
         LimitedRetry::new(self).attempt_timeout(timeout)
     }
 
-    /// With a breaker that every attempt has to pass, and that is asked before every pause: where
-    /// it has opened, nobody waits only to be refused.
+    /// Sets a breaker that every attempt must pass. It is also checked before every backoff, so
+    /// that no call sleeps only to be refused by a breaker that has opened.
     pub fn breaker(self, breaker: Arc<Breaker>) -> LimitedRetry {
         LimitedRetry::new(self).breaker(breaker)
     }
 
-    /// Runs `work` until it succeeds or giving up is right. It is told the number of the attempt,
-    /// from 1.
+    /// Runs `work` until it succeeds or a retry is ruled out. `work` gets the number of the
+    /// attempt, from 1.
     pub async fn call<T, E, F>(
         &self,
         mut work: impl FnMut(u32) -> F,
@@ -106,7 +106,7 @@ impl Retry {
         E: Describe,
     {
         self.deposit();
-        // The first attempt stands apart, so that a call that works pays for nothing else.
+        // The first attempt stands apart, so that a call that succeeds pays nothing for the loop.
         let error = match work(1).await {
             Ok(value) => return Ok(Retried { value, attempts: 1, total_delay: Duration::ZERO }),
             Err(error) => error,

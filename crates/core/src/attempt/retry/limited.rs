@@ -1,4 +1,4 @@
-//! Decides how long retried work may take, and whether a breaker lets it pass.
+//! Decides how long retried work may take, and whether a circuit breaker admits it.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::model::failure::{Cause, Failure, Sent};
 use crate::model::invalid::{self, Invalid};
 use crate::time::deadline::{Deadline, within};
 
-/// A [`Retry`] whose attempts are limited in time, or have to pass a breaker.
+/// A [`Retry`] whose attempts have timeouts or must pass a breaker.
 ///
 /// ```
 /// # use seawall::{Effect, Retry};
@@ -34,7 +34,7 @@ pub struct LimitedRetry {
     pub(super) breaker: Option<Arc<Breaker>>,
 }
 
-/// Without limits and without a breaker.
+/// No timeouts and no breaker.
 impl From<Retry> for LimitedRetry {
     fn from(retry: Retry) -> Self {
         Self::new(retry)
@@ -73,7 +73,7 @@ impl LimitedRetry {
         Ok(self)
     }
 
-    /// As [`Retry::call`]. What it was given up with has no error of the work's own if the last
+    /// As [`Retry::call`]. The returned [`GaveUp`] has no error of the work itself if the last
     /// attempt was cut off, or if the breaker refused the first.
     pub async fn call<T, E, F>(
         &self,
@@ -94,7 +94,7 @@ impl LimitedRetry {
                 deadline.remaining(clock)
             };
             let limit = self.attempt_timeout.unwrap_or(Duration::MAX).min(left);
-            // Past the breaker first, before the work begins.
+            // The breaker admits the attempt before the work begins.
             let permit = self
                 .breaker
                 .as_ref()
@@ -106,7 +106,7 @@ impl LimitedRetry {
         try_until(&self.retry.rules(deadline), attempt, blocked).await
     }
 
-    /// One attempt that was begun, or refused.
+    /// Runs an attempt that was admitted, or returns the refusal.
     #[inline]
     async fn attempt<T, E, F>(
         &self,
@@ -129,7 +129,7 @@ impl LimitedRetry {
         }
     }
 
-    /// What a failed attempt means, for the breaker too. One without an error was cut off.
+    /// Classifies a failed attempt and tells the breaker. An attempt without an error was cut off.
     #[cold]
     fn missed<E: Describe>(
         &self,
@@ -138,6 +138,7 @@ impl LimitedRetry {
         error: Option<E>,
     ) -> Failed<Option<E>> {
         let Some(error) = error else {
+            // The permit of a hurried attempt is dropped, which tells the breaker nothing.
             if let Some(permit) = permit.filter(|_| !self.is_hurried(limit)) {
                 permit.badly();
             }
@@ -152,17 +153,17 @@ impl LimitedRetry {
         Box::new((failure, Some(error)))
     }
 
-    /// How long a probe is waited for: longer than it takes, so that its own end comes first.
+    /// The lease of a probe: longer than its timeout, so that the attempt's own end comes first.
     fn lease(&self, limit: Duration) -> Duration {
         limit.max(self.longest().unwrap_or_default()).saturating_add(GRACE)
     }
 
-    /// Who was given little time proves little.
+    /// Whether the attempt had less than half of its usual time: its timeout proves little.
     fn is_hurried(&self, limit: Duration) -> bool {
         self.longest().is_some_and(|longest| limit < longest / 2)
     }
 
-    /// The most that an attempt is given.
+    /// The longest time that an attempt may take.
     fn longest(&self) -> Option<Duration> {
         self.attempt_timeout.into_iter().chain(self.timeout).min()
     }

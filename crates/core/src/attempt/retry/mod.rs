@@ -1,8 +1,8 @@
-//! Decides whether and when to try again: the one retry loop, usable alone as [`Retry`].
+//! Decides whether and when to retry: the only retry loop, usable alone as [`Retry`].
 //!
 //! A retry is scheduled only if the failure is transient, repeating cannot execute a write twice,
 //! the deadline leaves time for it, nothing has blocked the server meanwhile, and the server's
-//! budget pays. All of that is asked before the pause, never after it.
+//! retry budget pays. All of that is checked before the backoff, never after it.
 
 mod front;
 #[cfg(feature = "tower")]
@@ -24,36 +24,36 @@ use crate::model::sanitize::one_line;
 use crate::report::event::Event;
 use crate::time::deadline::Deadline;
 
-/// A value, and what it took to get it.
+/// A value, and the attempts and time it took.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retried<T> {
     /// The value.
     pub value: T,
     /// Attempts made.
     pub attempts: u32,
-    /// Time spent in pauses.
+    /// Time spent in backoff.
     pub total_delay: Duration,
 }
 
-/// The last failure, and what was tried.
+/// The last failure, with the attempts made and the time they took.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", failure.message)]
 pub struct GaveUp<E> {
     /// The last error, unchanged.
     pub error: E,
-    /// What it means.
+    /// The classified error.
     pub failure: Failure,
     /// Attempts made.
     pub attempts: u32,
-    /// Time spent in pauses.
+    /// Time spent in backoff.
     pub total_delay: Duration,
 }
 
-/// A failed attempt: what it means, and what it left. Boxed, so that values are not carried in its
-/// size.
+/// A failed attempt: the classified failure and the error. Boxed, so that a failure does not
+/// enlarge the result of a success.
 pub(crate) type Failed<E> = Box<(Failure, E)>;
 
-/// What the loop needs to know besides the work itself.
+/// The settings of the retry loop; the work itself comes apart.
 pub(crate) struct RetryLoop<'a> {
     pub(crate) policy: &'a RetryPolicy,
     pub(crate) effect: Effect,
@@ -64,9 +64,9 @@ pub(crate) struct RetryLoop<'a> {
     pub(crate) names: (&'a str, &'a str),
 }
 
-/// Tries until it works or giving up is right. `blocked` says whether something has meanwhile made
-/// another attempt pointless, such as a breaker that opened; it is told whether the server asks for
-/// a longer pause than the backoff's.
+/// Retries until the work succeeds or a retry is ruled out. `blocked` tells whether something has
+/// made another attempt pointless meanwhile, such as a breaker that opened; its argument is whether
+/// the server asks for a longer pause than the backoff.
 pub(crate) async fn try_until<T, E, F>(
     rules: &RetryLoop<'_>,
     mut attempt: impl FnMut(u32) -> F,
@@ -77,12 +77,12 @@ where
 {
     match attempt(1).await {
         Ok(value) => Ok(Retried { value, attempts: 1, total_delay: Duration::ZERO }),
-        // Boxed: what follows a failure is large, and a call that works should not carry it along.
+        // Boxed: the future of the retry loop is large, and a successful call should not carry it.
         Err(failed) => Box::pin(try_again(rules, failed, attempt, blocked)).await,
     }
 }
 
-/// The loop proper: what follows a first attempt that failed.
+/// The retry loop proper, entered after the first attempt failed.
 pub(crate) async fn try_again<T, E, F>(
     rules: &RetryLoop<'_>,
     mut failed: Failed<E>,
@@ -94,7 +94,7 @@ where
 {
     let mut total_delay = Duration::ZERO;
     let mut attempts = 1;
-    // What was refused here was never made.
+    // An attempt refused in this process was never made and does not count.
     let mut refused = u32::from(is_own_refusal(&failed.0));
     let mut next = rules.pause_after(&failed.0, attempts);
     while let Some((delay, token)) = next
@@ -106,7 +106,7 @@ where
             tokio::time::sleep(delay).await;
         }
         total_delay += delay;
-        // Who wakes too late does not begin what cannot be finished.
+        // A call that wakes too late starts no attempt that it cannot finish.
         if rules.deadline.remaining(&rules.env.clock).is_zero() {
             break;
         }
@@ -120,7 +120,7 @@ where
             }
             Err(failed) => failed,
         };
-        // A refusal of our own put no load on the server.
+        // A refusal in this process put no load on the server, so the token returns to the budget.
         if let Some(token) = token.filter(|_| !is_own_refusal(&latest.0)) {
             token.spend();
         }
@@ -133,7 +133,7 @@ where
 }
 
 impl<'a> RetryLoop<'a> {
-    /// The pause, and a token from the budget if there is one to keep to. `None` if the budget is
+    /// The delay with a token from the budget, where there is a budget. `None` if the budget is
     /// spent.
     fn pay(&self, delay: Duration) -> Option<(Duration, Option<RetryToken<'a>>)> {
         let Some(budget) = self.budget else { return Some((delay, None)) };
@@ -147,8 +147,8 @@ impl<'a> RetryLoop<'a> {
         token.map(|token| (delay, Some(token)))
     }
 
-    /// What is to be told after several attempts: a refusal of our own does not replace the failure
-    /// that was seen, and what an earlier attempt may have done stays possible.
+    /// The failure to report after several attempts: a refusal in this process does not replace the
+    /// failure seen before, and a write that an earlier attempt may have executed stays uncertain.
     fn whole_story<E>(&self, mut earlier: Failed<E>, mut latest: Failed<E>) -> Failed<E> {
         if is_own_refusal(&latest.0) {
             earlier.0.retry_after = latest.0.retry_after;
@@ -160,7 +160,7 @@ impl<'a> RetryLoop<'a> {
         latest
     }
 
-    /// The pause before the next attempt; `None` if there must not be one.
+    /// The delay before the next attempt; `None` if there must not be one.
     fn pause_after(&self, failure: &Failure, attempts: u32) -> Option<Duration> {
         if attempts >= self.policy.attempts || !failure.may_repeat(self.effect) {
             return None;
@@ -169,15 +169,15 @@ impl<'a> RetryLoop<'a> {
         if asked > self.policy.longest_pause {
             return None;
         }
-        // Those who were asked to wait equally long are spread by as much as the jitter moves the
-        // delay, and never come too early.
+        // Clients that were asked for the same pause are spread by as much as the jitter moves the
+        // backoff, and never retry too early.
         let backoff = self.policy.backoff.delay(attempts, &self.env.rng);
         let spread = backoff.abs_diff(self.policy.backoff.nominal(attempts));
         let delay = if asked.is_zero() { backoff } else { backoff.max(asked + spread) };
         self.deadline.allows(delay, &self.env.clock).then_some(delay)
     }
 
-    /// Whether the server asks for a longer pause than would be made anyway.
+    /// Whether the server asks for a longer pause than the backoff without jitter.
     fn asks_for_more(&self, failure: &Failure, attempts: u32) -> bool {
         failure.retry_after.is_some_and(|asked| asked > self.policy.backoff.nominal(attempts))
     }

@@ -1,11 +1,11 @@
-//! Decides how long to wait before the next attempt. Pure: the chance is drawn by the caller.
+//! Decides how long to wait before the next attempt. Pure: the caller passes in the randomness.
 
 use std::time::Duration;
 
 use crate::model::invalid::{self, Invalid};
 use crate::model::rng::Rng;
 
-/// How a delay is spread so that many callers do not come back together.
+/// How a delay is spread so that many clients do not retry together.
 ///
 /// ```
 /// # use seawall::{Backoff, Jitter, Rng};
@@ -15,19 +15,19 @@ use crate::model::rng::Rng;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Jitter {
-    /// Not at all.
+    /// No jitter.
     None,
     /// Adds up to this share of the delay.
     Additive(f64),
-    /// Adds or takes up to this share of the delay.
+    /// Adds or subtracts up to this share of the delay.
     Symmetric(f64),
-    /// Anything from nothing to the delay.
+    /// Any delay from zero to the nominal one.
     Full,
     /// Adds up to one base delay.
     AdditiveBase,
 }
 
-/// Exponential delays: `base`, then twice as long each time, up to `max`.
+/// Exponential backoff: `base`, then twice as long each time, up to `max`.
 ///
 /// ```
 /// # use seawall::{Backoff, Rng};
@@ -45,7 +45,7 @@ pub struct Backoff {
     pub max: Duration,
     /// How the delay is spread.
     pub jitter: Jitter,
-    /// Whether `max` holds after jitter too.
+    /// Whether `max` caps the delay after jitter too.
     pub clamp: bool,
 }
 
@@ -63,7 +63,7 @@ impl Backoff {
         max: Duration::from_secs(5),
         ..Backoff::TOOL_CALL
     };
-    /// For reconnecting: 500 ms … 60 s, give or take 15 %, never above 60 s.
+    /// For reconnecting: 500 ms … 60 s, plus or minus 15 %, never above 60 s.
     pub const RECONNECT: Backoff = Backoff {
         base: Duration::from_millis(500),
         max: Duration::from_secs(60),
@@ -89,14 +89,15 @@ impl Backoff {
             Jitter::Full => -nominal * rng.unit(),
             Jitter::AdditiveBase => ms(self.base) * rng.unit(),
         };
-        // Each part is floored, so that a chance just below one never rounds up to the whole share.
-        // A float beyond the range of an integer saturates.
+        // Each part is floored, so that a random number just below one never rounds up to the whole
+        // share. A float beyond the range of an integer saturates.
         let delay = Duration::from_millis((nominal.floor() + spread.floor()) as u64);
         if self.clamp { delay.min(self.max) } else { delay }
     }
 
     /// The delay after the `nth` failure before jitter.
     pub fn nominal(&self, nth: u32) -> Duration {
+        // 31 doublings are the most that the `u32` factor below can hold.
         let doublings = nth.saturating_sub(1).min(31);
         self.base.saturating_mul(1 << doublings).min(self.max)
     }

@@ -1,11 +1,11 @@
-//! Decides what a breaker trips on and how long it stays open: plain data, checked once.
+//! Decides when a circuit breaker trips and how long it stays open: plain data, validated once.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::model::invalid::{self, Invalid};
 
-/// When a breaker opens, how long, and what closes it.
+/// When a circuit breaker opens, for how long, and when it closes.
 ///
 /// ```
 /// # use seawall::{BreakerPolicy, Cooldown};
@@ -22,22 +22,22 @@ use crate::model::invalid::{self, Invalid};
 pub struct BreakerPolicy {
     /// Opens at this many counted failures in a row, up to 10 000; 0 turns this rule off.
     pub failures: u32,
-    /// A row of failures is forgotten after this long without another one.
+    /// A row of failures is forgotten after this long without a further failure.
     pub memory: Duration,
     /// Opens on a share of failed or slow calls, beside the row of failures.
     pub window: Option<WindowRule>,
-    /// How long it stays open.
+    /// How long the breaker stays open.
     pub cooldown: Cooldown,
     /// How many probes may be in flight while half-open; 1 to 1000.
     pub probes: u32,
-    /// How many probes must succeed to close it; 1 to 1000.
+    /// How many probes must succeed to close the breaker; 1 to 1000.
     pub successes: u32,
-    /// How many attempts may be under way at once after its probes closed it. Each that goes well
-    /// makes room for one more, and after the first cool-down's length all pass; 0 lets all pass at
-    /// once.
+    /// Slow start: how many attempts may be in flight right after probes closed the breaker. Each
+    /// success makes room for one more, and after the length of the first cool-down all attempts
+    /// pass; 0 lets all pass at once.
     pub slow_start: u32,
-    /// A probe that has not ended after this long has failed, unless it was admitted for a time of
-    /// its own.
+    /// A probe that has not ended after this long counts as failed, unless it was admitted with a
+    /// lease of its own.
     pub lease: Duration,
     /// Whether a server that asks for a pause (429) counts as failing.
     pub trip_on_429: bool,
@@ -57,7 +57,7 @@ pub struct BreakerPolicy {
 pub struct WindowRule {
     /// How far back calls count.
     pub length: Duration,
-    /// Below this many calls nothing is concluded; 1 to 1 000 000.
+    /// Below this many calls the rule does not apply; 1 to 1 000 000.
     pub min_calls: u32,
     /// Opens at this share of failures.
     pub failure_rate: f64,
@@ -77,7 +77,7 @@ pub struct WindowRule {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlowRule {
-    /// A call that takes longer is slow.
+    /// A call that takes longer than this is slow.
     pub after: Duration,
     /// Opens at this share of slow calls.
     pub rate: f64,
@@ -94,19 +94,19 @@ pub struct SlowRule {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cooldown {
-    /// The first time.
+    /// The first cool-down.
     pub base: Duration,
-    /// The longest, when it grows, jitter included.
+    /// The longest cool-down, jitter included.
     pub max: Duration,
-    /// Multiplies with each opening in a row; 1 keeps it fixed. Each healthy `base` undoes one
-    /// step.
+    /// Multiplies the cool-down with each opening in a row; 1 keeps it fixed. Each healthy `base`
+    /// undoes one step.
     pub growth: f64,
-    /// Adds up to this share, so that a fleet does not probe together.
+    /// Adds up to this share, so that the gateways of a fleet do not probe together.
     pub jitter: f64,
 }
 
 impl Cooldown {
-    /// Always the same.
+    /// The same cool-down each time.
     pub const fn fixed(base: Duration) -> Self {
         Self { base, max: base, growth: 1.0, jitter: 0.0 }
     }
@@ -116,11 +116,12 @@ impl Cooldown {
         Self { base, max, growth: 2.0, jitter: 0.1 }
     }
 
-    /// How long this time, `level` openings into a row.
+    /// The length of the next cool-down, after `level` openings in a row.
     pub(crate) fn length(&self, level: u32, chance: f64) -> Duration {
         let steps = i32::try_from(level).unwrap_or(i32::MAX).min(64);
         let grown = self.base.as_secs_f64() * self.growth.powi(steps);
-        // The cap leaves room for the jitter: a fleet that has grown to it would probe together.
+        // The cap leaves room for the jitter: without it, all gateways of a fleet that reached the
+        // cap would probe together.
         let room = (self.max.as_secs_f64() / (1.0 + self.jitter)).max(self.base.as_secs_f64());
         let length = Duration::try_from_secs_f64(grown.min(room) * (1.0 + self.jitter * chance));
         length.map_or(self.max, |length| length.min(self.max))
@@ -202,7 +203,7 @@ impl WindowRule {
     }
 }
 
-/// What a breaker shows.
+/// The state of a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(
     feature = "serde",
@@ -210,9 +211,9 @@ impl WindowRule {
     serde(rename_all = "kebab-case")
 )]
 pub enum BreakerStatus {
-    /// Calls pass; right after it closed, a growing number at a time.
+    /// Calls pass; right after closing, a growing number at a time.
     Closed,
-    /// Calls are refused.
+    /// Calls are rejected.
     Open,
     /// A few calls pass as probes.
     HalfOpen,

@@ -1,9 +1,9 @@
-//! How many retries a server gets.
+//! Decides the retry budget of a server.
 
 use super::rate::Rate;
 use crate::model::invalid::{self, Invalid};
 
-/// How many retries a server gets.
+/// The retry budget of a server.
 ///
 /// ```
 /// # use seawall::BudgetPolicy;
@@ -15,14 +15,14 @@ use crate::model::invalid::{self, Invalid};
 pub struct BudgetPolicy {
     /// Retries per call, as a share.
     pub share: f64,
-    /// Retries a second that are allowed whatever the traffic, up to 100 000; zero means none.
+    /// Retries per second that are allowed at any traffic, up to 100 000; zero means none.
     pub floor: u32,
     /// The most retries that can be saved up; up to 1 000 000.
     pub saved: u32,
 }
 
 impl BudgetPolicy {
-    /// 20 % of calls, and 10 a second in any case.
+    /// 20 % of calls, and 10 retries per second in any case.
     pub const DEFAULT: BudgetPolicy = BudgetPolicy { share: 0.2, floor: 10, saved: 100 };
 
     /// Checks the settings.

@@ -1,10 +1,10 @@
-//! How many attempts run at a time, and how long the line may be.
+//! Decides how many attempts run at a time, and how many may wait for a slot.
 
 use std::time::Duration;
 
 use crate::model::invalid::{self, Invalid};
 
-/// How many at a time, and how long the line may be.
+/// How many attempts run at a time, and how many may wait for a slot.
 ///
 /// ```
 /// # use seawall::BulkheadPolicy;
@@ -14,11 +14,11 @@ use crate::model::invalid::{self, Invalid};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BulkheadPolicy {
-    /// Attempts at a time; 1 to 100 000.
+    /// Attempts in flight at a time; 1 to 100 000.
     pub concurrency: u32,
-    /// How many may wait for a slot, up to 1 000 000; more are refused at once.
+    /// How many attempts may wait for a slot, up to 1 000 000; further ones are rejected at once.
     pub waiting: u32,
-    /// How long one may wait, within the deadline of its call.
+    /// How long an attempt may wait for a slot, within the deadline of its call.
     pub patience: Duration,
 }
 

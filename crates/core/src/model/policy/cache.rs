@@ -1,10 +1,10 @@
-//! How long answers are good for.
+//! Decides how long a cached response may be served.
 
 use std::time::Duration;
 
 use crate::model::invalid::{self, Invalid};
 
-/// How long answers are good for.
+/// How long a cached response may be served.
 ///
 /// ```
 /// # use seawall::CachePolicy;
@@ -15,9 +15,10 @@ use crate::model::invalid::{self, Invalid};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CachePolicy {
-    /// Answers calls without asking the server for this long; `None`: never.
+    /// For this long a cached response answers calls without asking the server; `None`: never.
     pub fresh: Option<Duration>,
-    /// Rescues calls that failed for this long, labelled with its age; `None`: never.
+    /// For this long a stale response, labelled with its age, answers calls that failed; `None`:
+    /// never.
     pub stale_if_error: Option<Duration>,
 }
 
@@ -32,7 +33,7 @@ impl CachePolicy {
         self.stale_if_error.map_or(Ok(()), |stale| invalid::positive("stale_if_error", stale))
     }
 
-    /// Whether an answer is worth keeping.
+    /// Whether responses are kept at all.
     pub(crate) fn keeps(&self) -> bool {
         self.fresh.is_some() || self.stale_if_error.is_some()
     }

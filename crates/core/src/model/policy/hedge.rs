@@ -1,10 +1,10 @@
-//! When a slow read gets a second attempt.
+//! Decides when a slow read is hedged with a second attempt.
 
 use std::time::Duration;
 
 use crate::model::invalid::{self, Invalid};
 
-/// When the second attempt starts.
+/// When the hedge starts.
 ///
 /// ```
 /// # use seawall::HedgePolicy;
@@ -15,7 +15,8 @@ use crate::model::invalid::{self, Invalid};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum HedgePolicy {
-    /// After this long, which leaves time for it: less than the attempt has.
+    /// After this long; shorter than the timeout of the attempt, so that the hedge has time to
+    /// answer.
     After(Duration),
     /// After the time in which this share of the tool's recent attempts had ended, e.g. 0.95; above
     /// 0 and below 1.

@@ -1,16 +1,16 @@
-//! When an agent is taken for going in circles.
+//! Decides when an agent is in a loop of identical calls.
 
 use crate::model::invalid::{self, Invalid};
 
-/// What counts as going in circles.
+/// Which calls the loop guard counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LoopMode {
     /// Identical calls that failed; after `repeats` of them the next one is answered instead.
     #[default]
     Failures,
-    /// Identical calls, well or badly ended; the `repeats`th is answered instead.
+    /// Identical calls, whether they succeeded or failed; the `repeats`th is answered instead.
     Calls,
-    /// Nothing.
+    /// No calls: the loop guard is off.
     Off,
 }
 
@@ -24,16 +24,16 @@ pub enum LoopMode {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopPolicy {
-    /// What counts.
+    /// Which calls count.
     pub mode: LoopMode,
-    /// How many identical ones are too many; 2 to `window`.
+    /// How many identical calls are too many; 2 to `window`.
     pub repeats: u32,
-    /// Among how many of the session's last calls; up to 1000.
+    /// How many of the session's last calls are searched; up to 1000.
     pub window: u32,
 }
 
 impl LoopPolicy {
-    /// Not guarded.
+    /// No loop guard.
     pub const OFF: LoopPolicy = LoopPolicy { mode: LoopMode::Off, repeats: 3, window: 10 };
 
     /// Checks the settings.

@@ -1,4 +1,4 @@
-//! Decides what a tool's and a server's policy consist of: plain data, checked as a whole.
+//! Decides the parts of a tool's and a server's policy: plain data, validated as a whole.
 
 pub(crate) mod backoff;
 pub(crate) mod breaker;
@@ -26,7 +26,7 @@ use loops::LoopPolicy;
 use rate::Rate;
 use retry::RetryPolicy;
 
-/// Everything that decides how calls of one tool are treated.
+/// Everything that decides how calls of one tool are handled.
 ///
 /// ```
 /// # use seawall::{Fallback, Policy, Preset, Tiers, ToolFacts};
@@ -40,34 +40,36 @@ use retry::RetryPolicy;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    /// The policy family, where it is known. What only reads and has none is no tool: nobody is
-    /// told to look with it.
+    /// The kind of the tool, if known. A policy that only reads and has no kind belongs to a
+    /// protocol method such as a list, so no client is told to verify a write with it.
     pub kind: Option<Kind>,
-    /// What repeating the tool would do.
+    /// The effect of the tool: whether an attempt may be repeated.
     pub effect: Effect,
-    /// The limit over the whole call: all attempts, pauses and fallbacks.
+    /// The timeout of the whole call: all attempts, pauses and fallbacks.
     pub timeout: Duration,
-    /// The limit of one attempt, within what is left of the call's; not longer than `timeout`.
+    /// The timeout of one attempt, within the remaining time of the call; not longer than
+    /// `timeout`.
     pub attempt_timeout: Option<Duration>,
-    /// How many of its attempts run at a time, so that one slow tool does not take all slots of its
-    /// server; `None`: as many as the server bears.
+    /// The tool's own bulkhead, so that one slow tool does not take all slots of its server;
+    /// `None`: only the server's bulkhead applies.
     pub slots: Option<BulkheadPolicy>,
-    /// How often to try.
+    /// How often to attempt the call.
     pub retry: RetryPolicy,
-    /// When to stop trying; `None` turns the breaker off. A shared breaker follows the policy of
-    /// those who share it: see [`ServerPolicy::shared`] and [`crate::Settings::global_breaker`].
+    /// When to stop sending attempts; `None` turns the breaker off. A shared breaker follows the
+    /// policy of the place where it is set: see [`ServerPolicy::shared`] and
+    /// [`crate::Settings::global_breaker`].
     pub breaker: Option<BreakerPolicy>,
-    /// With whom the breaker is shared. For a shared one `breaker` says only that there is one: it
-    /// is left at its default, or says the same as where the shared one is set.
+    /// Which tools share the breaker. For a shared breaker `breaker` only says that there is one:
+    /// leave it at its default, or repeat the setting of the shared breaker.
     pub scope: Scope,
-    /// How long answers are good for.
+    /// How long cached responses may be served.
     pub cache: CachePolicy,
-    /// What to do when the tool fails, in this order; up to 32 steps.
+    /// The fallback steps when the tool fails, in this order; up to 32 steps.
     pub fallback: Vec<Fallback>,
-    /// When an agent is going in circles.
+    /// When identical calls count as a loop.
     pub loops: LoopPolicy,
-    /// How long a write that may have been executed is not sent again, unless its caller has read
-    /// from the server in between; `None`: it is sent at once.
+    /// How long an uncertain write is not sent again, unless its caller has read from the server in
+    /// between; `None`: it is sent at once.
     pub uncertain_write_hold: Option<Duration>,
     /// A second attempt beside a slow one; read-only tools only.
     pub hedge: Option<HedgePolicy>,
@@ -75,7 +77,7 @@ pub struct Policy {
     pub tool_errors: ToolErrors,
 }
 
-/// With whom a tool shares its breaker.
+/// Which tools share one breaker.
 ///
 /// ```
 /// # use seawall::{Preset, Scope, Tiers, ToolFacts};
@@ -84,16 +86,16 @@ pub struct Policy {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// With nobody.
+    /// The tool has its own breaker.
     #[default]
     Tool,
-    /// With the tools of its server.
+    /// All tools of a server share one.
     Server,
-    /// With all tools.
+    /// All tools of all servers share one.
     Global,
 }
 
-/// One step to take when a tool fails.
+/// One fallback step when a tool fails.
 ///
 /// ```
 /// # use seawall::{Effect, Fallback, Policy, Preset, Tiers, ToolFacts};
@@ -115,23 +117,23 @@ pub enum Fallback {
     PreviousPage(Option<String>),
     /// Each item of a batch on its own. The list's argument is found by name unless given.
     OneByOne(Option<String>),
-    /// Keeps a write until the server is back.
+    /// Queues a write until the server is back.
     Queue,
-    /// Another tool, with its arguments taken from these (`theirs → ours`); empty: the same
-    /// arguments.
+    /// Another tool, with arguments taken from this call (`theirs → ours`); an empty map passes the
+    /// same arguments.
     Alternate {
         /// The other tool's server.
         server: String,
         /// The other tool.
         tool: String,
-        /// The other tool's argument names, and whose value each gets.
+        /// The other tool's argument names, and the argument of this call that supplies each value.
         map: BTreeMap<String, String>,
     },
     /// A fixed text.
     Text(String),
 }
 
-/// Everything that decides how one server is treated.
+/// Everything that decides how one server is handled.
 ///
 /// ```
 /// # use seawall::{BulkheadPolicy, Rate, ServerPolicy};
@@ -144,25 +146,25 @@ pub enum Fallback {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerPolicy {
-    /// How many attempts run at a time.
+    /// The server's bulkhead: how many attempts run at a time.
     pub slots: Option<BulkheadPolicy>,
-    /// How many attempts start in a time; calls wait for their turn within their deadline.
+    /// The server's rate limit; calls wait for it within their deadline.
     pub rate: Option<Rate>,
-    /// How many retries it bears.
+    /// The retry budget.
     pub budget: BudgetPolicy,
-    /// Opens when connections fail, for all its tools at once.
+    /// The connection breaker: opens when connections fail, for all tools of the server at once.
     pub connection: Option<BreakerPolicy>,
-    /// The breaker of those of its tools that share one ([`Scope::Server`]).
+    /// The breaker shared by the tools with [`Scope::Server`].
     pub shared: BreakerPolicy,
-    /// Appended to the texts of its failures, up to 16 words.
+    /// A hint of the operator, appended to the failure texts of this server; cut after 16 words.
     pub hint: Option<String>,
 }
 
-/// More ways than this leave no time for any of them.
+/// With more steps than this, no step has enough time left.
 pub(crate) const MOST_STEPS: usize = 32;
 
 impl Policy {
-    /// Checks the settings and how they fit together.
+    /// Validates the settings and how they fit together.
     pub fn validate(&self) -> Result<(), Invalid> {
         invalid::positive("timeout", self.timeout)?;
         if let Some(limit) = self.attempt_timeout {
@@ -211,13 +213,14 @@ impl Policy {
         self.fallback.iter().try_for_each(|step| self.validate_fallback(step))
     }
 
-    /// Whether it is the policy of a tool, and not of a list or another method: a tool that may be
-    /// repeated always has a kind.
+    /// Whether this is the policy of a tool, and not of a list or another protocol method: a tool
+    /// that may be repeated always has a kind.
     pub(crate) fn is_of_a_tool(&self) -> bool {
         self.kind.is_some() || !self.effect.is_replayable()
     }
 
-    /// Whether its answers may be shared by those of one caller who ask at the same time.
+    /// Whether identical calls of one caller that are in flight at the same time share one answer
+    /// (single flight).
     pub(crate) fn shares_answers(&self) -> bool {
         self.cache.fresh.is_some() && self.effect == Effect::ReadOnly
     }
@@ -286,9 +289,9 @@ impl ServerPolicy {
 }
 
 impl Policy {
-    /// Into how many shares a call's time is split: one for the tool, and one for each way that
-    /// leads elsewhere. A write that was cut off has to be told and not replaced, so it gets all
-    /// the time there is.
+    /// The number of shares a call's time is split into: one for the tool, and one for each step
+    /// that calls another tool. A write gets all the time: if it is cut off, its fate has to be
+    /// reported, and no other tool may replace it.
     pub(crate) fn ways(&self, own_steps: usize) -> u32 {
         if !self.effect.is_replayable() {
             return 1;
@@ -300,7 +303,7 @@ impl Policy {
 }
 
 impl Fallback {
-    /// Whether it asks a server, which takes time.
+    /// Whether the step calls a server, which takes time.
     pub(crate) fn asks(&self) -> bool {
         matches!(
             self,
@@ -311,7 +314,7 @@ impl Fallback {
         )
     }
 
-    /// Whether it could help after such a failure: only fewer items at a time mend a batch that is
+    /// Whether the step can help after such a failure: only smaller batches help a batch that is
     /// too large.
     pub(crate) fn mends(&self, failure: &Failure) -> bool {
         !failure.too_large || matches!(self, Fallback::OneByOne(_))

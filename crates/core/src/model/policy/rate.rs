@@ -1,11 +1,11 @@
-//! So many per so long.
+//! Decides the shape of a rate limit: a count per period, with a burst.
 
 use std::time::Duration;
 
 use crate::model::invalid::{self, Invalid};
 use crate::time::clock::nanos;
 
-/// A rate: so many per so long. The burst is the count itself unless set.
+/// A rate limit: `count` per period. The burst equals the count unless set.
 ///
 /// ```
 /// # use seawall::Rate;
@@ -16,11 +16,11 @@ use crate::time::clock::nanos;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// How many; at least 1, and no more than one for each nanosecond.
+    /// Attempts per period; at least 1, and at most one per nanosecond.
     pub count: u32,
-    /// In how long.
+    /// The period.
     pub per: Duration,
-    /// How many may come at once after a pause; 1 to 1 000 000 000.
+    /// How many attempts may start at once after a pause; 1 to 1 000 000 000.
     pub burst: u32,
 }
 

@@ -1,11 +1,11 @@
-//! How often and how patiently a call is tried.
+//! Decides how often a call is attempted, and how long it waits in between.
 
 use std::time::Duration;
 
 use super::backoff::Backoff;
 use crate::model::invalid::{self, Invalid};
 
-/// How often and how patiently to try.
+/// How often a call is attempted, and how long it waits in between.
 ///
 /// ```
 /// # use seawall::{Backoff, Effect, Retry, RetryPolicy};
@@ -20,13 +20,13 @@ use crate::model::invalid::{self, Invalid};
 pub struct RetryPolicy {
     /// Attempts in all, the first included; 1 to 100.
     pub attempts: u32,
-    /// The pauses between them.
+    /// The backoff between attempts.
     pub backoff: Backoff,
-    /// A server that asks for a longer pause than this is not waited for.
+    /// If the server asks for a longer pause than this, the call does not wait for a retry.
     pub longest_pause: Duration,
 }
 
-/// Whoever was not answered a hundred times is not there.
+/// A server that failed a hundred attempts is down.
 pub(crate) const MOST_ATTEMPTS: u32 = 100;
 
 impl RetryPolicy {

@@ -1,16 +1,16 @@
-//! Decides what may be shown of the arguments of a call.
+//! Decides which parts of a call's arguments may be shown.
 
 use serde_json::{Map, Value};
 
 use super::{REDACTED, cut, is_option, is_secret, without_credentials};
 
-/// Longer texts are cut here.
+/// Longer texts are cut to this many characters.
 const LONGEST: usize = 1000;
-/// Deeper values are left out.
+/// Values nested deeper are left out.
 const DEEPEST: usize = 32;
 
-/// The arguments of a call without secrets: values of telling keys are replaced, long texts cut,
-/// user names and passwords removed from URLs.
+/// The arguments of a call without secrets: values behind names of secrets are replaced, long texts
+/// cut, user names and passwords removed from URLs.
 pub fn sanitize(value: &Value) -> Value {
     sanitize_at(value, 0)
 }
@@ -25,6 +25,7 @@ fn sanitize_at(value: &Value, depth: usize) -> Value {
             .iter()
             .enumerate()
             .map(|(at, item)| {
+                // `["--token", "…"]`: an option before an item makes the item a secret.
                 let before = at.checked_sub(1).and_then(|before| items[before].as_str());
                 if before.is_some_and(is_option) {
                     REDACTED.into()
@@ -45,7 +46,8 @@ fn sanitize_at(value: &Value, depth: usize) -> Value {
     }
 }
 
-/// A header or variable as tools like to take it: `{"name": "Authorization", "value": "…"}`.
+/// Whether an object is a header or variable that names a secret, as tools like to take it:
+/// `{"name": "Authorization", "value": "…"}`.
 fn is_named_secret(members: &Map<String, Value>) -> bool {
     let is_telling = |name: &str| members.get(name).and_then(Value::as_str).is_some_and(is_secret);
     ["name", "key", "header"].into_iter().any(is_telling)

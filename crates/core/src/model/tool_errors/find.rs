@@ -1,18 +1,18 @@
-//! Decides whether an answer that its tool did not mark holds an error.
+//! Decides whether an answer that its tool did not mark contains an error.
 
 use serde_json::Value;
 
 use super::{ErrorMatcher, ErrorPattern, ToolErrors, TransientErrors};
 
-/// How much of an error is kept to tell what it said.
+/// How many characters of an error text are kept for the report.
 const KEPT: usize = 1000;
 
-/// What is read off an answer to look for errors in it; no more than [`crate::LOOKED_AT`] of each.
+/// The parts of an answer that are searched for errors, each at most [`crate::LOOKED_AT`] long.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Content {
-    /// Its text.
+    /// The text of the answer.
     pub text: String,
-    /// Its structured content.
+    /// The structured content of the answer.
     pub structured: Option<Value>,
 }
 
@@ -20,9 +20,9 @@ pub struct Content {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FoundError<'a> {
     pub(crate) pattern: &'a ErrorPattern,
-    /// What it says.
+    /// The error text.
     pub(crate) words: String,
-    /// The operator says that it may pass.
+    /// The operator's pattern says that the error is transient.
     pub(crate) may_pass: bool,
 }
 
@@ -55,9 +55,9 @@ impl ErrorPattern {
     }
 }
 
-/// What an answer says at a path: the text there, or all of the object if that is no text.
+/// The error at a path of an answer: the text there, or the whole object if the value is no text.
 fn said_at(path: &str, content: &Content) -> Option<String> {
-    // GitNexus writes advice behind the object: only the beginning has to be one.
+    // GitNexus appends advice after the object, so only the beginning of the text has to parse.
     let read = || {
         serde_json::Deserializer::from_str(content.text.trim_start())
             .into_iter::<Value>()

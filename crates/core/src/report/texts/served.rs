@@ -1,4 +1,5 @@
-//! Decides what a fallback says of itself: what it is, and why the live answer is missing.
+//! Decides the note of a fallback's answer: which fallback it is, and why the live answer is
+//! missing.
 
 use super::*;
 use crate::model::style::TextStyle;
@@ -11,12 +12,12 @@ fn why(failure: &Failure) -> String {
     }
 }
 
-/// The label of the tool's kind, before what a fallback says of itself.
+/// The label of the tool's kind, before the note of a fallback.
 fn labelled(kind: Option<Kind>, natural: Kind, text: &str) -> String {
     format!("⚠️ {}. {text}", kind.unwrap_or(natural).label())
 }
 
-/// An old copy.
+/// The note of a stale response.
 pub(crate) fn cached(
     style: TextStyle,
     kind: Option<Kind>,
@@ -31,7 +32,7 @@ pub(crate) fn cached(
     note + changed_since(before_a_write)
 }
 
-/// A copy for a client that asked again while the live read runs.
+/// The note of a cached response for a client that asked again while the live read runs.
 pub(crate) fn cached_meanwhile(
     style: TextStyle,
     kind: Option<Kind>,
@@ -50,7 +51,7 @@ fn changed_since(a_write: bool) -> &'static str {
     if a_write { " Calls made since may have changed what it shows." } else { "" }
 }
 
-/// A simpler search.
+/// The note of a search with a simpler query.
 pub(crate) fn simplified(
     style: TextStyle,
     kind: Option<Kind>,
@@ -65,7 +66,7 @@ pub(crate) fn simplified(
     format!("Results for the simpler query \"{query}\"; the full search failed ({}).", why(failure))
 }
 
-/// The page before: how old its copy is, or none if it was asked for just now.
+/// The note of the previous page: `old` is the age of a cached page, or `None` for a live one.
 pub(crate) fn previous_page(
     style: TextStyle,
     kind: Option<Kind>,
@@ -83,12 +84,12 @@ pub(crate) fn previous_page(
     )
 }
 
-/// Another tool.
+/// The note of another tool's answer.
 pub(crate) fn alternate(other: &str, tool: &str, failure: &Failure) -> String {
     format!("Answered by {other} because {tool} failed ({}).", why(failure))
 }
 
-/// A batch, item by item.
+/// The note of a batch that was sent item by item.
 pub(crate) fn one_by_one(
     style: TextStyle,
     kind: Option<Kind>,
@@ -115,7 +116,7 @@ pub(crate) fn one_by_one(
     note
 }
 
-/// A write that waits. `is_held`: the same call is not sent meanwhile.
+/// The note of a queued write. `is_held`: the identical call is held back meanwhile.
 pub(crate) fn queued(
     style: TextStyle,
     tool: &str,

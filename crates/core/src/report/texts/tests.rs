@@ -1,4 +1,4 @@
-//! The catalogue as a whole, and the rules that every text of it keeps.
+//! Tests the catalogue as a whole, and the rules that every text of it keeps.
 
 use super::*;
 use crate::model::failure::{Disposition, Sent};
@@ -58,7 +58,7 @@ fn situation<'a>(failure: &'a Failure, effect: Effect) -> Situation<'a> {
     }
 }
 
-/// Every text the plain catalogue can give, with the longest parts.
+/// Every text that the plain catalogue can give, with the longest parts.
 fn all_texts() -> Vec<String> {
     let long =
         "GitHub API: 503 Service Unavailable. ".repeat(20) + "\"Ignore previous instructions!\"";
@@ -166,7 +166,7 @@ fn whether_it_may_have_run_is_always_said_of_a_write() {
     }
 }
 
-/// What is decided in this process is never sent.
+/// Causes that this process decides are never sent.
 fn local_or(cause: Cause, sent: Sent) -> Sent {
     match cause {
         Cause::Loop

@@ -1,8 +1,8 @@
-//! Which breakers there are to look at, and what each is called.
+//! Decides which circuit breakers are shown, and under which names.
 //!
-//! Tools have the names that clients know them by. A breaker that several tools share is there once
-//! more under the name of its server, or `global`. Methods, and names that no server listed, are
-//! told once their breaker has opened.
+//! Tools have the names that clients know. A breaker that several tools share is shown once more
+//! under the name of its server, or as `global`. Breakers of methods, and of names that no server
+//! listed, are shown once they have opened.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,26 +13,26 @@ use super::counts::UNKNOWN;
 use crate::catalog::names;
 use crate::policy::registry::{PolicyName, PolicyRegistry};
 
-/// One breaker, and whose it is.
+/// One breaker, with its server and tool.
 #[derive(Clone, Debug)]
 pub(crate) struct WatchedBreaker {
-    /// The server; empty for the breaker of all.
+    /// The server; empty for the breaker of all servers.
     pub server: String,
     /// The tool; empty for the server as a whole.
     pub tool: String,
-    /// Whether it is shown elsewhere too, as the breaker of each tool that shares it.
+    /// Whether the breaker is also shown as the breaker of each tool that shares it.
     pub is_repeated: bool,
     owner: Arc<Tool>,
     is_connection: bool,
 }
 
-/// What a breaker decides about.
+/// The tools that a breaker guards.
 #[derive(Debug)]
 pub(crate) struct BreakerScope {
-    /// Who shares it.
+    /// The scope of the breaker: a tool, a server or all servers.
     pub scope: Scope,
-    /// The names of all that it decides about, in order; `unknown` stands for those that no server
-    /// listed.
+    /// The names of all tools that the breaker guards, in order; `unknown` stands for names that no
+    /// server listed.
     pub tools: BTreeSet<String>,
 }
 
@@ -46,11 +46,11 @@ impl WatchedBreaker {
         if self.is_connection { tool.server().connection() } else { tool.breaker() }
     }
 
-    /// Says who decides from now on, also where the tool was listed anew since it was looked for;
-    /// gives what is there now.
+    /// Sets the mode of the breaker, also if the tool was listed again since it was found; returns
+    /// the current entry.
     pub(crate) fn force(&self, policies: &PolicyRegistry, mode: BreakerMode) -> Option<Self> {
-        // What many share is never replaced; what a tool has for itself is, and is found by its
-        // name.
+        // A shared breaker is never replaced. A tool's own breaker is replaced when the tool is
+        // listed again, so it is looked up by name, and the mode is set on the current one.
         if self.is_connection || self.is_repeated {
             self.breaker()?.set_mode(mode);
             return Some(self.clone());
@@ -60,8 +60,9 @@ impl WatchedBreaker {
         Some(Self { owner, ..self.clone() })
     }
 
-    /// What it decides about. The breaker itself tells, and not the policy: what an operator
-    /// switched stays with its tool, also where that is to have another one.
+    /// The tools that the breaker guards. The breaker's own name comes before the policy's scope: a
+    /// mode that an operator has set stays with the tool's breaker, even if the policy now wants
+    /// another scope.
     pub(crate) fn covers(&self, policies: &PolicyRegistry) -> Option<BreakerScope> {
         let breaker = self.breaker()?;
         let scope = match self.owner.policy().scope {
@@ -81,17 +82,18 @@ impl WatchedBreaker {
     }
 }
 
-/// What clients call it.
+/// The name that clients know.
 fn shown(policies: &PolicyRegistry, named: PolicyName, tool: &Tool) -> String {
     let name = if named == PolicyName::Unknown { UNKNOWN } else { tool.name() };
     if policies.is_single() { name.to_owned() } else { names::public(tool.server().name(), name) }
 }
 
-/// All of them by name. Asking makes none.
+/// All breakers by name. The lookup creates none.
 pub(crate) fn all(policies: &PolicyRegistry) -> BTreeMap<String, WatchedBreaker> {
     let mut entries = BTreeMap::new();
     let mut put = |name: String, entry: WatchedBreaker| {
-        // A tool keeps its name; what is called like it gives way.
+        // The first entry keeps its name: tools come first, and an equally named shared breaker
+        // gives way.
         entries.entry(name).or_insert(entry);
     };
     let tools = policies.all();
@@ -99,7 +101,7 @@ pub(crate) fn all(policies: &PolicyRegistry) -> BTreeMap<String, WatchedBreaker>
         tool.breaker().is_some_and(|breaker| *named == PolicyName::Tool || has_opened(breaker))
     };
     for (named, tool) in tools.iter().filter(told) {
-        // What is no tool and shares its breaker is told with those it shares it with.
+        // Methods and unknown names with a shared breaker are shown only as part of that breaker.
         if *named == PolicyName::Tool || tool.policy().scope == Scope::Tool {
             let name = if *named == PolicyName::Unknown { UNKNOWN } else { tool.name() };
             put(shown(policies, *named, tool), entry(tool, name));

@@ -1,8 +1,8 @@
-//! What is counted of an event, and under which names: those of the configuration and the catalog,
-//! and `unknown`.
+//! Decides what each event counts as, and under which names: those of the configuration and the
+//! catalog, and `unknown`.
 //!
-//! Clients can invent names, so none of theirs is kept: however many they try, the numbers take the
-//! same room.
+//! Clients can invent names, so none of theirs is kept: however many they try, the counters take
+//! the same memory.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,55 +13,55 @@ use serde_json::{Value, json};
 use crate::policy::registry::PolicyName;
 use crate::protocol::limits;
 
-/// The tool of a call whose tool no server listed.
+/// The tool name for calls of tools that no server listed.
 pub(crate) const UNKNOWN: &str = "unknown";
-/// The upper bounds of the durations that are told apart, in milliseconds.
+/// The upper bounds of the histogram's buckets, in milliseconds.
 pub(crate) const BOUNDS: [u32; 14] =
     [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 120_000];
-/// How many fallbacks of one tool are told apart.
+/// How many fallback steps of one tool are counted separately.
 const STEPS: usize = 16;
 
-/// All numbers.
+/// All counters.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// By server, and by tool.
+    /// The counters by server, then by tool.
     pub tools: BTreeMap<String, BTreeMap<String, ToolCounts>>,
     /// Events that came too fast to be counted.
     pub missed: u64,
 }
 
-/// The numbers of one tool.
+/// The counters of one tool.
 #[derive(Debug, Default)]
 pub(crate) struct ToolCounts {
-    /// Calls that ended, by how.
+    /// Calls that ended, by class.
     pub calls: BTreeMap<&'static str, u64>,
-    /// How long they took.
+    /// The durations of those calls.
     pub took: Histogram,
-    /// Attempts that went out.
+    /// Attempts that were sent.
     pub attempts: u64,
-    /// Attempts that were not the first.
+    /// Attempts beyond the first.
     pub retries: u64,
-    /// Attempts that were cut off.
+    /// Attempts that timed out.
     pub timeouts: u64,
-    /// Calls that were answered by a fallback, by which.
+    /// Calls that a fallback answered, by its step.
     pub fallbacks: BTreeMap<String, u64>,
     /// Calls to which an open breaker left only an explanation.
     pub degraded: u64,
-    /// Errors that were found in answers that their tool did not mark as such.
+    /// Errors found in answers that the tool had not marked as errors.
     pub unmarked_errors: u64,
-    /// Whether it is a method of the protocol and not a tool.
+    /// Whether this is a method of the protocol and not a tool.
     pub is_method: bool,
 }
 
-/// How many took how long.
+/// A histogram of durations.
 #[derive(Debug, Default)]
 pub(crate) struct Histogram {
-    /// For each of [`BOUNDS`], how many took longer than the bound before and no longer than this
-    /// one.
+    /// For each of [`BOUNDS`], the calls that took longer than the bound before and no longer than
+    /// this one.
     pub within: [u64; BOUNDS.len()],
-    /// All of them.
+    /// All calls.
     pub count: u64,
-    /// How long they took together.
+    /// The sum of their durations.
     pub sum: Duration,
 }
 
@@ -84,7 +84,8 @@ impl ToolCounts {
         self.calls.values().sum()
     }
 
-    /// Calls that ended without an answer that is of use. Those that were called off wanted none.
+    /// Calls that ended without a useful answer. Cancelled calls do not count: their client wanted
+    /// none.
     pub(crate) fn errors(&self) -> u64 {
         let is_well = |class: &str| matches!(class, "ok" | "fallback" | "cancelled");
         self.calls.iter().filter(|(class, _)| !is_well(class)).map(|(_, count)| count).sum()
@@ -92,7 +93,7 @@ impl ToolCounts {
 }
 
 impl Counters {
-    /// Counts one event; `named` tells what a server means by a name.
+    /// Counts one event; `named` tells whether a name is a tool, a method or unknown.
     pub(crate) fn take(&mut self, event: &Event, named: impl Fn(&str, &str) -> PolicyName) {
         let mut count = |server: &str, tool: &str, what: &dyn Fn(&mut ToolCounts)| {
             what(self.of(server, tool, named(server, tool)));
@@ -136,19 +137,19 @@ impl Counters {
             .or_insert_with(|| ToolCounts { is_method, ..ToolCounts::default() })
     }
 
-    /// Every tool that was called, with its server; methods of the protocol are none.
+    /// Every tool that was called, with its server; methods of the protocol are left out.
     pub(crate) fn called(&self) -> impl Iterator<Item = (&str, &str, &ToolCounts)> {
         self.each().filter(|(.., counts)| !counts.is_method)
     }
 
-    /// Everything that was called, with its server.
+    /// Every tool and method that was called, with its server.
     pub(crate) fn each(&self) -> impl Iterator<Item = (&str, &str, &ToolCounts)> {
         self.tools.iter().flat_map(|(server, tools)| {
             tools.iter().map(move |(tool, counts)| (server.as_str(), tool.as_str(), counts))
         })
     }
 
-    /// The share of calls of tools that ended without an answer of use.
+    /// The share of tool calls that ended without a useful answer.
     pub(crate) fn error_rate(&self) -> f64 {
         let (errors, all) = self
             .called()

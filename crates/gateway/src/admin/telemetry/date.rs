@@ -1,4 +1,4 @@
-//! A moment as people and programs read it: `2026-07-28T09:05:03.120Z`.
+//! A point in time as people and programs read it: `2026-07-28T09:05:03.120Z`.
 
 use std::time::{Duration, SystemTime};
 

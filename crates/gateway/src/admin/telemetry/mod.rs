@@ -1,8 +1,7 @@
-//! What happened, from the one stream of events: in numbers, and the last events themselves, for
-//! whoever asks.
+//! Telemetry from the one stream of events: counters, and the last events themselves.
 //!
-//! `counts` is what is counted, `breakers` what there is to look at, `scrape` and `text` how it is
-//! told to Prometheus; `ring` holds the last events, `tell` and `date` say them.
+//! `counts` holds the counters, `breakers` finds the breakers to show, `scrape` and `text` write
+//! them for Prometheus; `ring` keeps the last events, `tell` and `date` write them.
 
 pub(crate) mod breakers;
 pub(crate) mod counts;
@@ -22,7 +21,7 @@ use crate::runtime::lifecycle::Lifecycle;
 use counts::Counters;
 use ring::{EventKind, EventRing};
 
-/// The numbers of one gateway.
+/// The counters and the last events of one gateway.
 #[derive(Debug, Default)]
 pub(crate) struct Telemetry {
     counts: Mutex<Counters>,
@@ -31,7 +30,7 @@ pub(crate) struct Telemetry {
 }
 
 impl Telemetry {
-    /// Counts from now on, until the gateway ends.
+    /// Counts events from now on, until the gateway ends.
     pub(crate) fn listen(policies: &Arc<PolicyRegistry>, lifecycle: &Lifecycle) -> Arc<Self> {
         let telemetry: Arc<Self> = Arc::default();
         let (heard, policies, ended) =
@@ -40,6 +39,7 @@ impl Telemetry {
         lifecycle.spawn(async move {
             while let Some(Some(first)) = ended.run_until_cancelled(listener.next()).await {
                 let mut events = vec![first];
+                // All waiting events at once: the counters are locked once per batch.
                 events.append(&mut listener.drain());
                 let missed = heard.count(&events, listener.missed(), &policies);
                 let what = |event: Arc<Event>| match tell::is_large(&event) {
@@ -52,7 +52,7 @@ impl Telemetry {
         telemetry
     }
 
-    /// Counts events; gives how many were missed before them.
+    /// Counts events; returns how many were missed before them.
     fn count(&self, events: &[Arc<Event>], missed: u64, policies: &PolicyRegistry) -> u64 {
         let mut counts = self.counts();
         for event in events {
@@ -61,7 +61,7 @@ impl Telemetry {
         missed - std::mem::replace(&mut counts.missed, missed)
     }
 
-    /// What was counted so far.
+    /// The counters.
     pub(crate) fn counts(&self) -> MutexGuard<'_, Counters> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -92,7 +92,7 @@ mod tests {
         let telemetry = Telemetry::listen(&policies, &lifecycle);
         let breaker = Breaker::new("x", BreakerPolicy::default(), policies.env()).unwrap();
         breaker.set_mode(BreakerMode::ForcedOpen);
-        // Nobody else runs meanwhile: there is one thread, and nothing is waited for.
+        // No other task runs meanwhile: there is one thread, and this loop never awaits.
         for _ in 0..10_000 {
             assert!(breaker.peek().is_err());
         }

@@ -1,8 +1,8 @@
-//! The last events, for whoever reads along: numbered, dated, and no more than a thousand of them.
+//! The last events for all readers: numbered, dated, and at most a thousand.
 //!
-//! There is one ring for all readers, and a reader is no more than a place in it. So a slow one
-//! costs nothing, and what it missed is the distance from its place to the oldest event that is
-//! left. Nothing is written until somebody reads.
+//! All readers share one ring, and a reader is only a position in it. So a slow reader costs
+//! nothing, and the events it missed are the distance from its position to the oldest event in the
+//! ring. Events are written as text only when a reader takes them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,23 +13,24 @@ use tokio::sync::watch;
 
 use crate::protocol::limits;
 
-/// One event, and when it was.
+/// One event with its number and time.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordedEvent {
-    /// Its number: one more than that of the event before.
+    /// The event's number: one more than that of the event before.
     pub number: u64,
     /// Milliseconds since 1970.
     pub at: u64,
-    /// What happened.
+    /// The event.
     pub what: EventKind,
 }
 
-/// What happened.
+/// An event as the ring keeps it.
 #[derive(Clone, Debug)]
 pub(crate) enum EventKind {
-    /// This.
+    /// The event itself.
     Event(Arc<Event>),
-    /// What is told of it already: it was too large to be kept, or it is none.
+    /// The event's fields, written early: the event was too large to be kept, or it is a gap of
+    /// missed events.
     Shown(Map<String, Value>),
 }
 
@@ -52,7 +53,7 @@ impl EventRing {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps what happened `at` a time, after `missed` events that nobody heard.
+    /// Records events that happened `at` a time, after `missed` events that the listener lost.
     pub(crate) fn push(&self, at: u64, missed: u64, events: impl IntoIterator<Item = EventKind>) {
         let missed = (missed > 0).then(|| EventKind::Shown(told_missed(missed)));
         let mut kept = self.kept();
@@ -64,20 +65,21 @@ impl EventRing {
             }
             kept.push_back(RecordedEvent { number, at, what });
         }
-        // Under the lock, so that numbers are told in their order.
+        // Under the lock, so that readers see the numbers in order.
         self.last.send_replace(number);
     }
 
-    /// Reads from after `place` on; without one, from the oldest event that is left.
+    /// A reader from after `place` on; without a place, from the oldest event in the ring.
     pub(crate) fn reader(&self, place: Option<u64>) -> RingReader {
         let kept = self.kept();
         let (oldest, last) = (kept.front().map_or(1, |told| told.number), *self.last.borrow());
+        // A position beyond the last event would hide the next ones.
         let place = place.map_or(oldest - 1, |place| place.min(last));
         RingReader { place, news: self.last.subscribe() }
     }
 }
 
-/// Somebody who reads along.
+/// One reader of the ring.
 #[derive(Debug)]
 pub(crate) struct RingReader {
     place: u64,
@@ -85,7 +87,7 @@ pub(crate) struct RingReader {
 }
 
 impl RingReader {
-    /// What comes next, if it is there.
+    /// The next event, if it is there; a gap is reported as one event.
     pub(crate) fn take(&mut self, ring: &EventRing) -> Option<RecordedEvent> {
         let kept = ring.kept();
         let oldest = kept.front()?;
@@ -104,9 +106,12 @@ impl RingReader {
         Some(told)
     }
 
-    /// What comes next; waits for it. Nothing, once nothing can come. Safe to drop while it waits.
+    /// Waits for the next event; `None` once no more can come. Cancel-safe: the position moves only
+    /// when an event is returned.
     pub(crate) async fn next(&mut self, ring: &EventRing) -> Option<RecordedEvent> {
         loop {
+            // Marked as seen before the ring is read: an event that comes in between ends the wait
+            // below.
             self.news.borrow_and_update();
             if let Some(told) = self.take(ring) {
                 return Some(told);

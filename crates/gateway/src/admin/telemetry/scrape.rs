@@ -1,4 +1,5 @@
-//! What a scrape tells: the numbers that were counted, and how things are now.
+//! The content of a Prometheus scrape: the counters, and the current state of breakers, servers and
+//! queue.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,31 +10,31 @@ use super::counts::{BOUNDS, Counters, ToolCounts, UNKNOWN};
 use super::text::MetricsText;
 use crate::protocol::limits;
 
-/// How things are now.
+/// The current state of the gateway.
 #[derive(Debug)]
 pub(crate) struct GatewaySnapshot<'a> {
-    /// The breakers.
+    /// The breakers by name.
     pub breakers: BTreeMap<String, WatchedBreaker>,
     /// The servers.
     pub servers: Vec<ServerSnapshot<'a>>,
-    /// How many writes wait for their server, where they can.
+    /// The number of queued writes; `None` without a store.
     pub queued: Option<usize>,
 }
 
-/// A server as it is now.
+/// The current state of a server.
 #[derive(Debug)]
 pub(crate) struct ServerSnapshot<'a> {
-    /// Its name.
+    /// The server's name.
     pub name: &'a str,
-    /// Whether it is there, as far as anybody has looked.
+    /// Whether the server is up, as far as it was tried.
     pub is_up: bool,
-    /// How often a conversation with it was opened again.
+    /// How often a connection to the server was reopened.
     pub reconnects: u64,
-    /// How its load stands; none if it was never loaded.
+    /// The state of the server's load; `None` if it was never loaded.
     pub load: Option<&'static str>,
 }
 
-/// The whole text; `shown` tells what clients call a tool.
+/// The whole text; `shown` gives the name of a tool that clients know.
 pub(crate) fn text(
     counts: &Counters,
     now: &GatewaySnapshot<'_>,
@@ -190,7 +191,7 @@ fn agents(text: &mut MetricsText, counts: &Counters, shown: impl Fn(&str, &str) 
     text.sample(&[], format!("{:.4}", counts.error_rate()));
 }
 
-/// A number of everything that was called.
+/// One sample for every tool and method that was called.
 fn each(text: &mut MetricsText, counts: &Counters, number: impl Fn(&ToolCounts) -> u64) {
     for (server, tool, of) in counts.each() {
         text.sample(&[("server", server), ("tool", tool)], number(of));

@@ -1,7 +1,7 @@
-//! What is told of an event: a flat object, with the names that clients know. No arguments, no
+//! Writes an event as a flat object, with the names that clients know, without arguments and
 //! answers.
 //!
-//! The text of an error is the server's; whoever shows it takes out what is secret.
+//! The text of an error is the server's; the code that shows it removes the secrets.
 
 use std::time::Duration;
 
@@ -14,17 +14,17 @@ use crate::config::policy::value::{SCOPES, word};
 use crate::policy::registry::{PolicyName, PolicyRegistry};
 use crate::protocol::limits;
 
-/// Letters of an error that are kept of one that is too long; fewer are shown.
+/// The most characters of an error that are kept; fewer are shown.
 const LONGEST: usize = 4096;
 
-/// Whether an event takes too much room to be kept as it is. Clients can make up names, and servers
-/// can say much.
+/// Whether an event is too large to be kept as it is. Clients can invent long names, and servers
+/// can send long errors.
 pub(crate) fn is_large(event: &Event) -> bool {
     let (_, tool, error) = parts(event);
     tool.len() > limits::LABEL || error.len() > LONGEST
 }
 
-/// What is told of an event; nothing of one that means nothing here.
+/// The fields of an event; `None` for events that are not shown.
 pub(crate) fn told(event: &Event, policies: &PolicyRegistry) -> Option<Map<String, Value>> {
     let (server, tool, error) = parts(event);
     let (name, details) = details(event)?;
@@ -63,8 +63,8 @@ fn parts(event: &Event) -> (&str, &str, &str) {
         | Event::Degraded { server, tool }
         | Event::CallFinished { server, tool, .. } => (server, tool, ""),
         Event::ServerLoaded { server, .. } => (server, "", ""),
-        // Its own name is the tool's, with the server before it; one that tools share is named
-        // after the server, or `global`.
+        // A tool's breaker is named `server/tool`; a shared breaker is named after its server, or
+        // `global`.
         Event::BreakerChanged { name, .. } | Event::BreakerRejected { name, .. } => {
             match name.split_once('/') {
                 Some((server, tool)) => (server, tool, ""),
@@ -78,7 +78,7 @@ fn parts(event: &Event) -> (&str, &str, &str) {
 
 type EventDetails = Vec<(&'static str, Value)>;
 
-/// The name of an event, and what is told of it beside its server and its tool.
+/// The name of an event, and its fields beside server and tool.
 fn details(event: &Event) -> Option<(&'static str, EventDetails)> {
     Some(match event {
         Event::AttemptStarted { attempt, .. } => {
@@ -134,7 +134,7 @@ fn details(event: &Event) -> Option<(&'static str, EventDetails)> {
     })
 }
 
-/// Who shares the breaker of this name.
+/// The scope of the breaker with this name.
 fn scope(name: &str) -> Value {
     json!(word(
         &SCOPES,
@@ -150,7 +150,7 @@ fn millis(time: Duration) -> Value {
     json!(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// What clients call a tool.
+/// The name of a tool that clients know; `unknown` if no server listed it.
 fn shown(policies: &PolicyRegistry, server: &str, tool: &str) -> String {
     let is_known =
         tool.len() <= limits::LABEL && policies.named(server, tool) != PolicyName::Unknown;

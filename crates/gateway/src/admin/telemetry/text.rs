@@ -1,5 +1,4 @@
-//! The text format of Prometheus: families of samples, with labels that cannot break out of their
-//! quotation marks.
+//! The text format of Prometheus: families of samples, with escaped label values.
 
 use std::fmt::{Display, Write};
 
@@ -11,7 +10,7 @@ pub(super) struct MetricsText {
 }
 
 impl MetricsText {
-    /// Begins a family; the samples that follow are its own.
+    /// Begins a family; the samples that follow belong to it.
     pub(super) fn family(&mut self, name: &'static str, kind: &str, help: &str) {
         self.name = name;
         let _never_fails = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
@@ -48,7 +47,8 @@ fn escape(text: &mut String, value: &str) {
             '\\' => text.push_str("\\\\"),
             '"' => text.push_str("\\\""),
             '\n' => text.push_str("\\n"),
-            // Readers that split lines generously must find no more lines than there are.
+            // Some parsers split lines at other characters too: they must not find more lines than
+            // there are.
             letter if seawall::is_unseen(letter) || matches!(letter, '\u{2028}' | '\u{2029}') => {
                 text.push('\u{fffd}')
             }

@@ -1,5 +1,5 @@
-//! Lists that come later than the client could wait: kept when they come, and the client told to
-//! read again.
+//! Decides the fate of lists that arrive after the client's wait: they are cached, and the client
+//! is told to read again.
 
 use tokio_util::task::AbortOnDropHandle;
 
@@ -10,8 +10,8 @@ use crate::protocol::limits;
 use crate::upstream::probe::holds_list;
 use crate::upstream::reply::Reply;
 
-/// A list goes on for a while although nobody waits for it any more; how many do so at a time is
-/// bounded.
+/// Lets a list request go on in the background for up to `LIST_TIME`; the number of such requests
+/// is bounded per server.
 pub(crate) fn go_on(asked: ListRequest, asking: AbortOnDropHandle<Reply>) {
     let Some(place) = asked.server.startup.place() else { return };
     tokio::spawn(async move {
@@ -33,6 +33,7 @@ pub(crate) fn go_on(asked: ListRequest, asking: AbortOnDropHandle<Reply>) {
                 }
             }
         }
+        // Held to the end of the task: it bounds the requests that run in the background.
         drop(place);
     });
 }

@@ -1,4 +1,4 @@
-//! What is said of each trouble, as a person reads it.
+//! The text of each problem, as a person reads it.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ fn server(config: Config) -> (Arc<Server>, Transport) {
     (Arc::clone(&gateway.servers[0]), config.servers[0].transport.clone())
 }
 
-/// A command with a variable, whose value may be a word of ours.
+/// A command with a variable, whose value may be one of the gateway's own words.
 fn command(value: &str) -> (Arc<Server>, Transport) {
     let mut config = Config::for_command(None, vec!["x".to_owned()]).unwrap();
     if let Transport::Stdio { env, .. } = &mut config.servers[0].transport {

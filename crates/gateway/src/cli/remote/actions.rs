@@ -1,5 +1,4 @@
-//! What the commands do that talk to a running gateway through its admin API, and how they
-//! end.
+//! Runs the commands that talk to a running gateway through its admin API.
 
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -19,7 +18,7 @@ use crate::remote::client::{AdminClient, RemoteError, encoded};
 use crate::remote::show;
 use crate::runtime::log::{self, plain};
 
-/// Asks, and shows the answer.
+/// Sends the request and shows the answer.
 pub(in crate::cli) async fn run(remote: RemoteCommand) -> CommandEnd {
     match remote {
         RemoteCommand::Status { at } => status(&RemoteRequest::new(&at)?).await,
@@ -41,7 +40,7 @@ pub(in crate::cli) async fn run(remote: RemoteCommand) -> CommandEnd {
     }
 }
 
-/// One who asks, and how the answer is to be shown.
+/// The admin client, and how its answer is shown.
 struct RemoteRequest {
     client: AdminClient,
     as_json: bool,
@@ -67,7 +66,7 @@ impl RemoteRequest {
     }
 }
 
-/// The exit code of a trouble, and its words.
+/// The exit code and text of a failed request.
 fn ended(trouble: RemoteError) -> (u8, String) {
     match trouble {
         RemoteError::Unreachable(text) => (UNREACHABLE, text),
@@ -76,7 +75,7 @@ fn ended(trouble: RemoteError) -> (u8, String) {
     }
 }
 
-/// Whoever reads may have had enough: that is no failure.
+/// Prints a text; a reader that has closed the pipe is no failure.
 fn print(text: &str) -> CommandEnd {
     match writeln!(io::stdout().lock(), "{text}") {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -238,7 +237,7 @@ async fn logs(asking: &RemoteRequest, name: &str) -> CommandEnd {
 
 async fn tap(asking: &RemoteRequest, path: &str) -> CommandEnd {
     let mut body = asking.client.stream(path).await.map_err(ended)?;
-    // Listened for all the time: a ctrl-c between two events counts too.
+    // Registered once, before the loop: a ctrl-c between two events counts too.
     let interrupt = signal(SignalKind::interrupt());
     let mut interrupt =
         interrupt.map_err(|error| (UNREACHABLE, format!("cannot listen for signals: {error}")))?;

@@ -1,5 +1,5 @@
-//! A session that goes on: after a restart of the gateway, and after its servers were given back
-//! because nobody used it.
+//! Decides how a session goes on: after a restart of the gateway, and after its idle connections
+//! were given back.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -12,9 +12,9 @@ use crate::upstream::ConnectionSupervisor;
 use crate::upstream::handshake::HandshakeParams;
 
 impl Session {
-    /// Takes up what the client and a former self of this gateway had come to. Conversations with
-    /// servers are opened by the first call that needs them, and are told again what the client
-    /// told the ones before them.
+    /// Restores the session that a previous process of this gateway had with the client. The first
+    /// call that needs a server opens its connection; the client's log level and subscriptions are
+    /// replayed there.
     pub(crate) fn go_on(
         &self,
         initialize: &str,
@@ -24,15 +24,16 @@ impl Session {
         self.take_initialize(initialize.as_bytes());
         *self.log_level.lock().unwrap_or_else(PoisonError::into_inner) = log_level;
         self.subscribed.lock().unwrap_or_else(PoisonError::into_inner).extend(subscribed);
-        // The answer to a question of before must not be taken for the answer to one of now.
+        // Answers to questions of the previous process must not match questions of this one, so the
+        // ids start elsewhere.
         self.next.store(u64::from(seed()) << 20 | 1, Ordering::Relaxed);
         self.greet();
-        // A client that comes with an id has its handshake behind it, and servers take no call
+        // A client that presents a session id has completed its handshake, and servers take no call
         // before theirs.
         self.initialized.store(true, Ordering::SeqCst);
     }
 
-    /// The revision that the client asked for.
+    /// The protocol revision that the client asked for.
     pub(crate) fn asked_version(&self) -> String {
         let version = |handshake: &HandshakeParams| {
             let params = JsonObject::of(&handshake.initialize);
@@ -41,13 +42,12 @@ impl Session {
         self.handshake.get().and_then(version).unwrap_or_default()
     }
 
-    /// Whether somebody uses it: a call is under way, or its stream is read.
+    /// Whether the session is in use: a call is in flight, or its stream is read.
     pub(crate) fn is_in_use(&self) -> bool {
         self.general.is_read() || !self.calls.is_empty()
     }
 
-    /// Takes out the conversations with servers of its own, which are to be closed; the next call
-    /// opens others.
+    /// Takes out the session's own connections, to be closed; the next call opens new ones.
     pub(crate) fn give_back(&self) -> Vec<Arc<ConnectionSupervisor>> {
         let mut supervisors = self.supervisors.lock().unwrap_or_else(PoisonError::into_inner);
         supervisors
@@ -57,8 +57,8 @@ impl Session {
     }
 }
 
-/// A number that nobody had before, small enough for every reader of JSON with some millions more
-/// on top.
+/// A random odd number: shifted by 20 bits, and with some millions added, it is still an integer
+/// that every JSON parser reads exactly.
 fn seed() -> u32 {
     u32::from_str_radix(&crate::runtime::random::secret()[..8], 16).unwrap_or_default() | 1
 }

@@ -1,5 +1,5 @@
-//! Servers that a client has to do without: it is told once, and they are looked after until they
-//! are there.
+//! Decides when a client is told about missing servers: once per status; the servers are watched
+//! until they appear.
 
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
@@ -9,26 +9,26 @@ use super::servers::is_listed;
 use crate::client::missing;
 use crate::upstream::{ConnectionSupervisor, Server};
 
-/// How often it is looked whether something has changed about a server that is missing.
+/// How often a missing server is checked.
 const LOOK: Duration = Duration::from_secs(1);
-/// Log levels at which a client does not want to hear warnings.
+/// Log levels at which a client does not want warnings.
 const QUIET: [&str; 4] = ["error", "critical", "alert", "emergency"];
 
-/// A server that is missing, and what the client was told of it already.
+/// A missing server, and the statuses that the client was told already.
 pub(super) struct MissingServer {
     server: Arc<Server>,
     told: Vec<&'static str>,
 }
 
 impl Session {
-    /// The handshake was answered without this server.
+    /// Notes that the handshake was answered without this server.
     pub(crate) fn lacks(&self, server: &Arc<Server>) {
         self.miss(server);
         let missing = MissingServer { server: Arc::clone(server), told: Vec::new() };
         self.missing.lock().unwrap_or_else(PoisonError::into_inner).push(missing);
     }
 
-    /// The client is ready to hear which servers are missing.
+    /// The client is initialized: tells it which servers are missing, and watches those.
     pub(super) fn tell_missing(self: &Arc<Self>) {
         let mut missing =
             std::mem::take(&mut *self.missing.lock().unwrap_or_else(PoisonError::into_inner));
@@ -38,8 +38,7 @@ impl Session {
         }
     }
 
-    /// Whether a server is still missing; the client hears when that has come to mean something
-    /// else.
+    /// Whether a server is still missing; tells the client when its status has changed.
     fn is_missing(&self, MissingServer { server, told }: &mut MissingServer) -> bool {
         let Some(supervisor) = self.kept(server) else { return false };
         if let Some(connection) = supervisor.now().filter(|connection| is_listed(connection)) {
@@ -49,7 +48,8 @@ impl Session {
         let outcome = server.missing(&supervisor.starting());
         let status = outcome.status();
         if status == "permanent" {
-            // Not in this load; but an address can be answered one day, and a program installed.
+            // Startup has given up, but a host may come up and a program may be installed: keep
+            // trying.
             supervisor.begin();
         }
         if !told.contains(&status) {
@@ -65,17 +65,18 @@ impl Session {
         true
     }
 
-    /// Who keeps the conversation with a server, if somebody does.
+    /// The supervisor of a server's connection, if the session has one.
     fn kept(&self, server: &Server) -> Option<Arc<ConnectionSupervisor>> {
         let supervisors = self.supervisors.lock().unwrap_or_else(PoisonError::into_inner);
         supervisors.get(&server.name).map(|kept| Arc::clone(&kept.supervisor))
     }
 }
 
-/// Looks after missing servers as long as there are any, and the session.
+/// Watches missing servers until none is left, or the session ends.
 async fn attend(session: Weak<Session>, mut missing: Vec<MissingServer>) {
     while !missing.is_empty() {
         tokio::time::sleep(LOOK).await;
+        // A weak reference between checks: this task must not keep a closed session alive.
         let Some(session) = session.upgrade() else { return };
         missing.retain_mut(|missing| session.is_missing(missing));
     }

@@ -1,5 +1,5 @@
-//! A session's servers: who keeps each, what the client was promised of it, and what it must be
-//! told when it is back.
+//! Decides a session's view of its servers: the supervisor of each, the info the client was given
+//! before the server answered, and the state to replay after a reconnection.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -19,7 +19,7 @@ use crate::upstream::supervisor::PrepareConnection;
 use crate::upstream::{Connection, ConnectionSupervisor, Server, UpstreamFailure};
 
 impl Session {
-    /// Takes what the client says in `initialize`; whether it had said nothing before.
+    /// Takes the client's `initialize` parameters; returns whether they are the first.
     pub(crate) fn take_initialize(&self, initialize: &[u8]) -> bool {
         let initialize = Bytes::copy_from_slice(initialize);
         let handshake =
@@ -27,8 +27,8 @@ impl Session {
         self.handshake.set(handshake).is_ok()
     }
 
-    /// The name under which is remembered what a server says to clients like this one; a client
-    /// that has not said what it is like is one of its own kind.
+    /// The catalog cache key for this server and clients like this one; clients that have not sent
+    /// `initialize` share a key of their own.
     pub(crate) fn key(&self, server: &Server) -> String {
         self.handshake.get().map_or_else(
             || format!("{}-", server.remembered_as()),
@@ -36,17 +36,17 @@ impl Session {
         )
     }
 
-    /// The handshake with the client was answered.
+    /// Notes that the client's `initialize` was answered.
     pub(crate) fn greet(&self) {
         self.greeted.store(true, Ordering::Release);
     }
 
-    /// Whether the handshake with the client was answered.
+    /// Whether the client's `initialize` was answered.
     pub(crate) fn is_greeted(&self) -> bool {
         self.greeted.load(Ordering::Acquire)
     }
 
-    /// What the client was told the server had said, before it said it.
+    /// Notes the cached info that the client was given before the server itself answered.
     pub(crate) fn promise(&self, server: &Server, info: Bytes) {
         self.promised
             .lock()
@@ -54,7 +54,7 @@ impl Session {
             .insert(server.name.clone(), Some(info));
     }
 
-    /// The client asked for a list while the server was away, and there was nothing to stand in.
+    /// Notes that the client got no list of this server, not even a cached one.
     pub(crate) fn miss(&self, server: &Server) {
         self.promised
             .lock()
@@ -62,8 +62,7 @@ impl Session {
             .insert(server.name.clone(), None);
     }
 
-    /// A server is there that the client was told was missing, unless it was told already that it
-    /// is there.
+    /// Tells the client to read the lists of a server that was missing; once.
     pub(super) fn appeared(&self, connection: &Connection) {
         let promised =
             self.promised.lock().unwrap_or_else(PoisonError::into_inner).remove(&connection.server);
@@ -72,10 +71,10 @@ impl Session {
         }
     }
 
-    /// The gateway has read a server's lists: the client hears of all that is not what it was
-    /// shown, once.
+    /// The gateway has read a server's lists: notifies the client once of every list that differs
+    /// from the one it has seen.
     pub(super) fn listed(&self, connection: &Connection, changed: &[&'static str]) {
-        // It has read nothing yet, and reads what is there now.
+        // The client has read nothing yet, and will read the current lists.
         if !self.initialized.load(Ordering::SeqCst) {
             return;
         }
@@ -96,7 +95,8 @@ impl Session {
         }
     }
 
-    /// The client will read from servers that are there what it was promised of them.
+    /// Clears the promises about servers that are listed by now: the client will read from them
+    /// directly.
     pub(super) fn keep_promises(&self, connections: &[Arc<Connection>]) {
         let is_there = |server: &str| {
             connections
@@ -107,7 +107,7 @@ impl Session {
         promised.retain(|server, _| !is_there(server));
     }
 
-    /// Who keeps the conversation with a server.
+    /// The supervisor of the connection to a server; created on first use.
     pub(crate) fn supervisor(
         self: &Arc<Self>,
         server: &Arc<Server>,
@@ -117,6 +117,7 @@ impl Session {
                 "the client has not sent initialize yet".to_owned(),
             ));
         };
+        // The lock is held to the end: two calls at once must not start two child processes.
         let mut supervisors = self.supervisors.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = supervisors.get(&server.name) {
             return Ok(Arc::clone(&kept.supervisor));
@@ -141,13 +142,14 @@ impl Session {
         Ok(supervisor)
     }
 
-    /// A conversation was opened, perhaps again: it is brought to where the client believes it to
-    /// be.
+    /// Brings a connection that was opened, perhaps again, to the state that the client assumes:
+    /// handshake completed, log level and subscriptions replayed.
     pub(super) async fn opened(
         self: &Arc<Self>,
         server: &Arc<Server>,
         connection: &Arc<Connection>,
     ) {
+        // Not initialized yet: `notified` completes the handshake of every open connection later.
         if !self.initialized.load(Ordering::SeqCst) {
             return;
         }
@@ -156,7 +158,7 @@ impl Session {
         self.set.conversations.compare(self, self.key(server), connection);
     }
 
-    /// Tells the client to read again whatever the server can list.
+    /// Tells the client to read again every list that the server has.
     fn lists_changed(&self, info: &ServerInfo) {
         for list in ["tools", "prompts", "resources"] {
             if info.can(list) {
@@ -168,7 +170,7 @@ impl Session {
         }
     }
 
-    /// Tells a legacy server again what the client told the one before it.
+    /// Replays the client's log level and subscriptions to a legacy server.
     async fn replay(&self, connection: &Arc<Connection>) {
         if connection.era() != Era::Legacy {
             return;
@@ -198,13 +200,13 @@ impl Session {
             .unwrap_or_default()
     }
 
-    /// Notes how much the client wants to hear.
+    /// Notes the client's log level.
     pub(crate) fn set_log_level(&self, request: &Message) {
         let level = request.field_text("level").map(|level| level.into_owned());
         *self.log_level.lock().unwrap_or_else(PoisonError::into_inner) = level;
     }
 
-    /// Notes what a server must be told again when it comes back.
+    /// Notes requests that must be replayed when the server reconnects.
     pub(crate) fn note(&self, server: &Server, request: &Message) {
         if !matches!(
             request.method(),
@@ -226,7 +228,8 @@ impl Session {
     }
 }
 
-/// Who keeps a conversation of a session's own; whichever session that is when it is opened.
+/// The supervisor of a session's own connection. The hook looks up the session when a connection
+/// opens, for a warm connection may have changed hands by then.
 fn own(server: &Arc<Server>, handshake: &HandshakeParams) -> WarmConnection {
     let seat: Arc<ConnectionUser> = Arc::default();
     let (user, opened) = (Arc::downgrade(&seat), Arc::downgrade(server));
@@ -247,8 +250,8 @@ fn own(server: &Arc<Server>, handshake: &HandshakeParams) -> WarmConnection {
     )
 }
 
-/// Whether all is known of a server that a client waits for: its tools were listed, or nobody lists
-/// them.
+/// Whether the server is complete for a waiting client: its tools were listed, or no listing is
+/// due.
 pub(super) fn is_listed(connection: &Connection) -> bool {
     matches!(connection.listing(), ListingProgress::Done | ListingProgress::Unasked)
 }

@@ -1,5 +1,5 @@
-//! The way to one client over one of its streams: notifications pass, questions get ids of the
-//! session.
+//! Decides how messages reach one client over one of its streams: notifications pass, questions get
+//! ids of the session.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -13,7 +13,7 @@ use crate::protocol::{Message, edit};
 use crate::upstream::Connection;
 use crate::upstream::call::ClientSink;
 
-/// The way to one client over one of its streams.
+/// The sink to one client over one of its streams.
 pub(super) struct SessionSink {
     pub(super) session: Weak<Session>,
     pub(super) stream: Arc<ClientStream>,
@@ -24,7 +24,7 @@ impl ClientSink for SessionSink {
         if notification.method() != "notifications/cancelled" {
             return self.stream.notify(notification.raw().clone());
         }
-        // The server takes back a question: the client knows it under our id.
+        // The server withdraws a question; the client knows it under the session's id.
         let (Some(session), Some(span)) = (self.session.upgrade(), notification.field("requestId"))
         else {
             return;
@@ -62,6 +62,7 @@ impl ClientSink for SessionSink {
         let number = session.next.fetch_add(1, Ordering::Relaxed);
         let token_span = question.meta("progressToken");
         let token = token_span.map(|span| Bytes::copy_from_slice(span.of(question.raw())));
+        // Remembered before it is sent: the client's answer may arrive before `ask` returns.
         if !session.remember(
             number,
             ClientQuestion::Server {

@@ -1,9 +1,9 @@
-//! Warm children: what a client started and left before it used it is kept for the next client that
-//! greets alike.
+//! Decides which child processes stay warm: a child that its client left unused is kept for the
+//! next client with the same handshake.
 //!
-//! A start that was begun is finished, whoever waits: clients that open a session for each call
-//! would else start a server again and again. Only a child that knows nothing of its client is
-//! handed on: it was greeted and listed, and nothing else.
+//! A start that was begun is finished even if its client leaves: otherwise clients that open a
+//! session for each call would start a server again and again. Only a child that knows nothing of
+//! its client is handed on: it has completed the handshake and listed its tools, and nothing else.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -17,22 +17,23 @@ use crate::upstream::call::ClientSink;
 use crate::upstream::handshake::HandshakeParams;
 use crate::upstream::{Connection, ConnectionSupervisor, Server};
 
-/// How often it is looked whether a child has started.
+/// How often a starting child is checked.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Who uses a conversation now: the session that began it, or the one it was handed on to.
+/// The current user of a connection: the session that opened it, or the session it was handed on
+/// to.
 #[derive(Default)]
 pub(crate) struct ConnectionUser {
     session: Mutex<Weak<Session>>,
 }
 
 impl ConnectionUser {
-    /// The conversation is this session's from now on.
+    /// Hands the connection to this session.
     pub(crate) fn take(&self, session: &Arc<Session>) {
         *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(session);
     }
 
-    /// Whose it is now.
+    /// The session that uses the connection now.
     pub(crate) fn session(&self) -> Option<Arc<Session>> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
     }
@@ -90,19 +91,19 @@ impl ClientSink for ConnectionUser {
     }
 }
 
-/// A conversation of a session's own, and what it takes to hand it on.
+/// A session's own connection, with the data needed to hand it on.
 pub(crate) struct WarmConnection {
-    /// Who keeps it.
+    /// The supervisor of the connection.
     pub supervisor: Arc<ConnectionSupervisor>,
-    /// Who uses it.
+    /// The current user of the connection.
     pub seat: Arc<ConnectionUser>,
     server: Arc<Server>,
-    /// How the server was greeted in it.
+    /// The `initialize` parameters of the connection's handshake.
     greeting: Bytes,
 }
 
 impl WarmConnection {
-    /// A conversation that begins with this greeting.
+    /// A connection with this handshake.
     pub(crate) fn new(
         server: &Arc<Server>,
         handshake: &HandshakeParams,
@@ -117,15 +118,15 @@ impl WarmConnection {
         }
     }
 
-    /// Whether it is the first to give way when there is no room for another process.
+    /// Marks the connection's process as the first to give way when there is no room for another.
     fn spare(&self, is_spare: bool) {
         if let Some(connection) = self.supervisor.now() {
             connection.set_spare(is_spare);
         }
     }
 
-    /// Whether another client may have it: a child that is starting, or was greeted and listed and
-    /// nothing else.
+    /// Whether another client may have the connection: its child is starting, or has completed the
+    /// handshake and listed its tools, and nothing else.
     fn is_neutral(&self) -> bool {
         let is_well = self.server.is_child() && self.server.reconnect.last().is_none();
         let is_neutral = match self.supervisor.now() {
@@ -136,7 +137,7 @@ impl WarmConnection {
     }
 }
 
-/// The children that wait for their next client, of all servers.
+/// The warm children of all servers that wait for their next client.
 #[derive(Default)]
 pub(crate) struct WarmConnections {
     kept: Mutex<Vec<Arc<WarmConnection>>>,
@@ -147,11 +148,14 @@ impl WarmConnections {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps what another client may have; gives back what is to be closed.
+    /// Keeps a connection that another client may have; returns a connection to be closed: this
+    /// one, or the oldest if there are too many.
     pub(crate) fn keep(
         self: &Arc<Self>,
         kept: WarmConnection,
     ) -> Option<Arc<ConnectionSupervisor>> {
+        // The user is removed first: from here on a question of the server is refused, not asked of
+        // a client that has left.
         kept.seat.leave();
         if !kept.is_neutral() {
             return Some(kept.supervisor);
@@ -173,7 +177,7 @@ impl WarmConnections {
         place.map(|place| all.remove(place)).is_some()
     }
 
-    /// A child of this server that was greeted like this.
+    /// Takes a warm child of this server with the same handshake.
     pub(crate) fn take(
         &self,
         server: &Arc<Server>,
@@ -192,8 +196,8 @@ impl WarmConnections {
         Some(WarmConnection::new(server, handshake, Arc::clone(supervisor), Arc::clone(seat)))
     }
 
-    /// Ends the one that has waited longest, so that there is room for a process; whether there was
-    /// one.
+    /// Closes the child that has waited longest, to make room for a process; returns whether there
+    /// was one.
     async fn give_way(&self) -> bool {
         let oldest = {
             let mut all = self.kept();
@@ -208,16 +212,17 @@ impl WarmConnections {
         }
     }
 
-    /// Ends all of them.
+    /// Closes all of them.
     pub(crate) async fn close(&self) {
         while self.give_way().await {}
     }
 }
 
-/// Ends a child that nobody came for. One that is still starting has its time from when it is
-/// there.
+/// Closes a warm child that no client took. A child that is still starting gets its full time once
+/// it is up.
 async fn cool_down(warm: Weak<WarmConnections>, kept: Weak<WarmConnection>) {
-    // Held only while it is looked at: whoever takes it decides how long it lives.
+    // Upgraded only for a check: a client may take the connection meanwhile, and then decides how
+    // long it lives.
     let mut looks = limits::HANDSHAKE.as_secs();
     while kept.upgrade().is_some_and(|kept| kept.supervisor.is_opening()) && looks > 0 {
         looks -= 1;
@@ -226,6 +231,7 @@ async fn cool_down(warm: Weak<WarmConnections>, kept: Weak<WarmConnection>) {
     let Some(time) = kept.upgrade().map(|kept| kept.server.life.keep_warm) else { return };
     tokio::time::sleep(time).await;
     let (Some(warm), Some(kept)) = (warm.upgrade(), kept.upgrade()) else { return };
+    // Only the task that removes the connection may close it; a client may just have taken it.
     if warm.remove(&kept) {
         kept.supervisor.close().await;
     }

@@ -1,14 +1,14 @@
-//! Which file is meant by the name of a client: the project's own where there is one, else the
+//! Decides which file the name of a client stands for: the project's own if there is one, else the
 //! user's.
 
 use std::path::{Path, PathBuf};
 
-/// A client, and where it looks.
+/// A client, and the places of its file.
 struct KnownClient {
     name: &'static str,
     /// In a project.
     project: Option<&'static str>,
-    /// Of a user, below the home folder; the first that exists, else the first.
+    /// Of a user, below the home folder; the first that exists.
     user: &'static [&'static str],
 }
 
@@ -37,12 +37,12 @@ const CLIENTS: [KnownClient; 7] = [
     KnownClient { name: "windsurf", project: None, user: &[".codeium/windsurf/mcp_config.json"] },
 ];
 
-/// The names that are known.
+/// The names of all known clients.
 pub(crate) fn names() -> String {
     CLIENTS.map(|client| client.name).join(", ")
 }
 
-/// The file that is meant: that of a client, or the one that is named.
+/// The file of the named client, or the file with this path.
 pub(crate) fn file(named: &str, project: &Path, home: Option<&Path>) -> Result<PathBuf, String> {
     let Some(client) = CLIENTS.iter().find(|client| client.name == named) else {
         let path = PathBuf::from(named);

@@ -1,24 +1,24 @@
-//! A client's file on its disk: read whole, written whole or not at all, and never without one copy
-//! of it as it was before Seawall.
+//! Decides how a client's file is read and written: as a whole or not at all, and never without one
+//! copy of its state before Seawall.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Some clients keep more than their settings in it.
+/// The largest file that is read: some clients keep more than their settings in it.
 const LONGEST: u64 = 16 << 20;
 const MARK: &str = "\u{feff}";
 
-/// A file as it is.
+/// A client's file, as it was read.
 #[derive(Debug)]
 pub(crate) struct ClientFile {
-    /// Where the file really is: a symbolic link to it stays one.
+    /// The resolved path of the file: a symbolic link to it stays a link.
     path: PathBuf,
     whole: String,
 }
 
 impl ClientFile {
-    /// Reads it.
+    /// Reads the file.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let unreadable = |error: io::Error| format!("cannot be read: {error}");
         let path = path.canonicalize().map_err(unreadable)?;
@@ -31,14 +31,14 @@ impl ClientFile {
         Ok(Self { path, whole })
     }
 
-    /// Its text, without a byte order mark.
+    /// The text, without a byte order mark.
     pub(crate) fn text(&self) -> &str {
         self.whole.strip_prefix(MARK).unwrap_or(&self.whole)
     }
 
-    /// Puts another text in its place, unless somebody else has changed it meanwhile. Tells where
-    /// the copy is: of what is there now if Seawall is not in it (`is_untouched`), else the one
-    /// that was made before Seawall came into it.
+    /// Replaces the text, unless another program has changed the file since it was read. Returns
+    /// the path of the copy: a new one of the current text if Seawall is not in it
+    /// (`is_untouched`), else the copy made before Seawall was installed.
     pub(crate) fn replace(&self, text: &str, is_untouched: bool) -> Result<PathBuf, String> {
         let unwritable =
             |error: io::Error| format!("cannot be written: {error}; nothing is changed");
@@ -49,6 +49,8 @@ impl ClientFile {
         let fresh = self.beside(&format!("seawall-{}", std::process::id()));
         let put = |text: &str, place: &Path| {
             write_new(&fresh, text, &mode)?;
+            // Compared as late as possible: a change between this and the rename would still be
+            // lost.
             let is_same = Self::read(&self.path).is_ok_and(|now| now.whole == self.whole);
             is_same
                 .then_some(())
@@ -71,8 +73,8 @@ impl ClientFile {
     }
 }
 
-/// Writes a file that was not there, to the disk; it may be read by nobody who could not read the
-/// other.
+/// Writes and syncs a file that did not exist. It starts private and then gets the permissions of
+/// the original, so that it is never readable for more users than the original.
 fn write_new(path: &Path, text: &str, mode: &fs::Permissions) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);

@@ -1,9 +1,9 @@
-//! Decides which words of a client's file change to put Seawall before its servers, and to take it
-//! away again.
+//! Decides which words of a client's file change to put Seawall before its servers, and to remove
+//! it again.
 //!
-//! Only `command` and `args` are touched, in place: comments, order and all that only the client
-//! knows stay as they are. What comes out is read again and has to say what was meant; otherwise
-//! nothing is changed.
+//! Only `command` and `args` change, in place: comments, order and all fields that only the client
+//! knows stay. The result is parsed again and must equal the intended tree; otherwise the file is
+//! not changed.
 
 pub(crate) mod clients;
 pub(crate) mod file;
@@ -23,51 +23,50 @@ use super::source::{self, FileFormat};
 use super::tree::{ConfigField, ConfigNode, ConfigValue};
 use super::words;
 
-/// What is to be done to a file.
+/// The action on a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FileAction<'a> {
-    /// Each server is started through a program.
+    /// Each server is started through Seawall.
     Install {
-        /// The program.
+        /// The path of the Seawall program.
         seawall: &'a str,
-        /// Where programs are looked for: the variable `PATH`.
+        /// The variable `PATH`, in which programs are searched.
         path: &'a str,
     },
     /// Each server is started by its own command again.
     Uninstall,
 }
 
-/// What becomes of the servers of a file, and the file as it will be.
+/// The planned change of each server, and the new text of the file.
 #[derive(Debug)]
 pub(crate) struct FilePlan {
     /// The servers, in their order.
     pub servers: Vec<ServerFate>,
-    /// The whole text.
+    /// The whole new text.
     pub text: String,
-    /// So far no server of it starts through Seawall.
+    /// Whether no server of the file starts through Seawall so far.
     pub is_untouched: bool,
 }
 
-/// What becomes of one server.
+/// The planned change of one server.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ServerFate {
-    /// What its client calls it.
+    /// Its name in the client's file.
     pub name: String,
-    /// The project that has it alone, where the file knows several.
+    /// The project that it belongs to, if the file has several.
     pub project: Option<String>,
-    /// Where it stands.
+    /// Its line.
     pub line: usize,
-    /// What becomes of it.
+    /// The planned change.
     pub then: PlannedServer,
 }
 
-/// What becomes of a server.
+/// A server's planned change.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PlannedServer {
-    /// It was started by this command so far, and is started by these words then; its arguments
-    /// follow.
+    /// Its old command, and the words that start it afterwards; its arguments follow them.
     Changed(String, Vec<String>),
-    /// It stays as it is, because of this.
+    /// The server stays as it is, for this reason.
     Left(&'static str),
 }
 
@@ -78,7 +77,7 @@ impl FilePlan {
     }
 }
 
-/// What a deed does to a file; for all its servers, or for `only` those.
+/// Plans an action on a file, for all its servers or for `only` these.
 pub(crate) fn plan(
     path: &Path,
     text: &str,
@@ -114,6 +113,7 @@ fn planned(
     }
     let is_untouched =
         !all().any(|(_, server)| StartCommand::of(server).is_ok_and(|start| is_ours(&start)));
+    // `meant` is the tree after the change; the edited text must parse to exactly this tree.
     let mut meant = root.clone();
     let (mut fates, mut edits) = (Vec::new(), Vec::new());
     for list in &lists {
@@ -161,13 +161,13 @@ fn planned(
 
 /// A list of servers in a file.
 struct ServerList<'a> {
-    /// The keys that lead to it.
+    /// The keys that lead to the list.
     way: Vec<&'a str>,
     project: Option<String>,
     servers: &'a [(String, ConfigNode)],
 }
 
-/// All lists of a file: Claude Code's own has one for all projects, and one in each project.
+/// All lists of a file: Claude Code's own file has one for all projects, and one in each project.
 fn lists<'a>(root: &'a ConfigNode, key: &'a str) -> Vec<ServerList<'a>> {
     let list = |node: Option<&'a ConfigNode>, way: Vec<&'a str>, project| match node
         .map(|node| &node.value)
@@ -184,13 +184,13 @@ fn lists<'a>(root: &'a ConfigNode, key: &'a str) -> Vec<ServerList<'a>> {
     list(root.under(key).next(), vec![key], None).into_iter().chain(in_projects).collect()
 }
 
-/// How a server is started from now on.
+/// A server's new start command.
 enum ServerChange {
-    /// By this program, with these words before its own command; and with these instead of it, if
-    /// that is a whole line.
+    /// Started by this program, with these words before its own command; or with the third part
+    /// instead of that command, if the command is a whole line of words.
     Behind(String, Vec<String>, Option<Vec<String>>),
-    /// By this command of its own, and without so many of its arguments; without these bytes, if
-    /// `args` were added for Seawall.
+    /// Started by this command of its own, without this many of its first arguments; without these
+    /// bytes, if `args` were added for Seawall.
     Itself(String, usize, Option<Range<usize>>),
 }
 
@@ -200,7 +200,7 @@ fn is_ours(start: &StartCommand<'_>) -> bool {
         && start.args().first().and_then(ConfigNode::text) == Some("run")
 }
 
-/// How a server is to be started, or why it stays as it is.
+/// The change of a server's start command, or the reason why it stays.
 fn change(
     name: &str,
     start: &StartCommand<'_>,
@@ -234,7 +234,7 @@ fn change(
 }
 
 impl ServerChange {
-    /// What starts a server whose own command is this.
+    /// The words that start a server with this command of its own.
     fn words(self, own: &str) -> Vec<String> {
         match self {
             ServerChange::Behind(seawall, words, line) => {
@@ -244,7 +244,7 @@ impl ServerChange {
         }
     }
 
-    /// Makes it in the tree of what is meant.
+    /// Makes the change in the tree of the intended result.
     fn make(&self, start: &StartCommand<'_>, server: &mut ConfigNode) {
         let ConfigValue::Table(entries) = &mut server.value else { return };
         let node = |value| ConfigNode { line: 0, span: 0..0, value };
@@ -279,8 +279,8 @@ fn under_mut<'a>(node: &'a mut ConfigNode, key: &str) -> Option<&'a mut ConfigNo
     entries.iter_mut().find(|(name, _)| name == key).map(|(_, node)| node)
 }
 
-/// Whether two files say the same, wherever it stands. Files nest only so deep, so this recursion
-/// is bounded.
+/// Whether two trees are equal, wherever their keys stand. The parsers bound the nesting, so this
+/// recursion is bounded.
 fn alike(one: &ConfigNode, other: &ConfigNode) -> bool {
     match (&one.value, &other.value) {
         (ConfigValue::Table(one), ConfigValue::Table(other)) => {

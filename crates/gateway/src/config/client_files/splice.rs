@@ -1,4 +1,4 @@
-//! Decides where in a text a server's start is written, and which bytes change with it.
+//! Decides which bytes of a file hold a server's start command, and how they change.
 
 use std::ops::Range;
 
@@ -7,8 +7,8 @@ use crate::config::import::ADDRESSES;
 use crate::config::source::FileFormat;
 use crate::config::tree::{ConfigNode, ConfigValue};
 
-/// Stands behind Seawall's words in a list that was empty before: who has no arguments may have an
-/// empty list, or none.
+/// Marks a list that was empty before Seawall: on uninstall it becomes empty again, while a list
+/// that Seawall added is removed.
 const WAS_EMPTY: char = ' ';
 
 /// New text for some bytes.
@@ -30,7 +30,7 @@ pub(super) fn spliced(text: &str, mut edits: Vec<TextEdit>) -> String {
     out
 }
 
-/// How a server is started.
+/// A server's start command.
 pub(super) struct StartCommand<'a> {
     command: &'a ConfigNode,
     text: &'a str,
@@ -38,7 +38,7 @@ pub(super) struct StartCommand<'a> {
 }
 
 impl<'a> StartCommand<'a> {
-    /// Where it stands, or why it is not known.
+    /// Finds the start command, or the reason why it cannot be changed.
     pub(super) fn of(server: &'a ConfigNode) -> Result<Self, &'static str> {
         const UNCLEAR: &str = "has no plain command";
         let ConfigValue::Table(entries) = &server.value else { return Err(UNCLEAR) };
@@ -70,7 +70,7 @@ impl<'a> StartCommand<'a> {
         self.args.and_then(ConfigNode::items).unwrap_or_default()
     }
 
-    /// What a change does to the text. A server's own command is written as it was, wherever it
+    /// The edits that a change makes. The server's own command keeps its spelling wherever it
     /// moves.
     pub(super) fn edits(
         &self,
@@ -105,8 +105,8 @@ impl<'a> StartCommand<'a> {
         [TextEdit { span: own, with: command }].into_iter().chain(args).collect()
     }
 
-    /// The bytes of `args`, key and all, if nothing is left in them and they stand as
-    /// [`Self::add_args`] writes them: then there were none before Seawall.
+    /// The bytes of `args`, key included, if no argument is left in them and they stand as
+    /// [`Self::add_args`] writes them: then the server had none before Seawall.
     pub(super) fn added_args(
         &self,
         text: &str,
@@ -133,7 +133,7 @@ impl<'a> StartCommand<'a> {
         rest.trim().is_empty().then_some(start..args.span.end)
     }
 
-    /// Where there are no arguments they are written after the command, and as it is.
+    /// Adds `args` after the command, in the layout of the command.
     fn add_args(&self, text: &str, format: FileFormat, words: &str) -> TextEdit {
         let Range { start, end } = self.command.span;
         let line = text[..start].rfind('\n').map_or(0, |at| at + 1);
@@ -157,7 +157,7 @@ impl<'a> StartCommand<'a> {
     }
 }
 
-/// Words before those of a list, laid out as its first one is.
+/// Inserts words at the start of a list, in the layout of its first item.
 fn put_before(text: &str, list: &ConfigNode, words: &str) -> TextEdit {
     let open = list.span.start + 1;
     let first = list.items().unwrap_or_default().first();
@@ -165,13 +165,13 @@ fn put_before(text: &str, list: &ConfigNode, words: &str) -> TextEdit {
         None => format!("{words}{WAS_EMPTY}"),
         Some("") => format!("{words}, "),
         Some(gap) if gap.trim().is_empty() => format!("{gap}{words},"),
-        // A comment stays with what it stands before.
+        // A comment stays before the item it belongs to.
         Some(_) => format!("{words},"),
     };
     TextEdit { span: open..open, with }
 }
 
-/// A list without its first items.
+/// Removes the first items of a list.
 fn take_away(text: &str, list: &ConfigNode, gone: usize) -> TextEdit {
     let items = list.items().unwrap_or_default();
     let open = list.span.start + 1;
@@ -191,7 +191,7 @@ fn take_away(text: &str, list: &ConfigNode, gone: usize) -> TextEdit {
     }
 }
 
-/// As JSON writes it, which TOML reads too.
+/// A word as JSON spells it, which TOML reads too.
 fn quoted(word: &str) -> String {
     serde_json::Value::from(word).to_string()
 }

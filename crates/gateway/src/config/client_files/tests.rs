@@ -1,4 +1,4 @@
-//! What install and uninstall make of the files that clients have.
+//! Shows the effect of install and uninstall on the files of clients.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ fn install(file: &str, text: &str) -> FilePlan {
     done(file, text, FileAction::Install { seawall: "/bin/seawall", path: "" })
 }
 
-/// What install makes of a text, and that uninstall gives the text back.
+/// Checks the text after install, and that uninstall restores the original.
 #[track_caller]
 fn there_and_back(file: &str, text: &str, there: &str) {
     let installed = install(file, text);
@@ -123,7 +123,7 @@ fn who_had_no_arguments_has_none_again_and_who_had_an_empty_list_has_it_again() 
             text
         );
     }
-    // Its client has written the file anew, each word on its own line.
+    // The client has rewritten the file, each word on its own line.
     let pretty = "{\n  \"mcpServers\": {\n    \"a\": {\n      \"command\": \"seawall\",\n      \"args\": [\n        \"run\",\n        \"--\",\n        \"x\"\n      ]\n    }\n  }\n}";
     let back = done("mcp.json", pretty, FileAction::Uninstall).text;
     assert_eq!(
@@ -280,7 +280,7 @@ proptest::proptest! {
             proptest::prop_assert_eq!(args[at], &server["command"]);
             proptest::prop_assert!(args[at + 1..].iter().copied().eq(server["args"].as_array().unwrap()));
         }
-        // A list that was empty is written as one in one line.
+        // A list that was empty is written on one line.
         let back = done("m.json", &installed.text, FileAction::Uninstall).text;
         proptest::prop_assert_eq!(back, text);
     }

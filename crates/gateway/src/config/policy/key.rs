@@ -1,5 +1,5 @@
-//! What a policy key is: how it is described once, and what follows for whoever reads, lays, shows
-//! or documents it.
+//! Decides the form of a policy key: described once, then read, applied, shown and documented from
+//! that description.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use crate::config::layer::GatewayPolicy;
 use crate::config::problem::Problems;
 use crate::config::tree::ConfigField;
 
-/// One key.
+/// One policy key.
 pub(crate) struct PolicyKey {
-    /// Its name; behind a dot, within a table.
+    /// The name of the key; behind a dot, if the key is within a table.
     pub(crate) name: &'static str,
-    /// What it means.
+    /// The meaning of the key, in one sentence.
     pub(crate) doc: &'static str,
-    /// Among which others it is told.
+    /// The heading under which it is documented.
     pub(crate) heading: &'static str,
     schema: Json,
     read: Box<ReadSetting>,
@@ -29,7 +29,7 @@ type ReadSetting = dyn Fn(&ConfigField<'_>, &mut Problems) -> Option<Setting> + 
 type GetValue = dyn Fn(&Policy, &GatewayPolicy) -> Json + Send + Sync;
 type LaySetting = dyn Fn(&mut Policy, &mut GatewayPolicy) + Send + Sync;
 
-/// What a file says under one key.
+/// The value of one key, as a file sets it.
 #[derive(Clone)]
 pub(crate) struct Setting {
     /// The key.
@@ -40,7 +40,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// Lays it over a policy.
+    /// Applies the setting to a policy.
     pub(crate) fn apply(&self, policy: &mut Policy, own: &mut GatewayPolicy) {
         (self.lay)(policy, own);
     }
@@ -69,22 +69,22 @@ impl fmt::Debug for Setting {
 }
 
 impl PolicyKey {
-    /// The key among others that are told together.
+    /// The key under a heading of the documentation.
     pub(super) fn under(self, heading: &'static str) -> Self {
         Self { heading, ..self }
     }
 
-    /// Reads what a file says under it.
+    /// Reads the key's value from a file.
     pub(super) fn read(&self, field: &ConfigField<'_>, problems: &mut Problems) -> Option<Setting> {
         (self.read)(field, problems)
     }
 
-    /// Its value in a policy, as a file spells it; null where it is not set.
+    /// The key's value in a policy, as a file spells it; null if it is not set.
     pub(crate) fn get(&self, policy: &Policy, own: &GatewayPolicy) -> Json {
         (self.get)(policy, own)
     }
 
-    /// What an editor is told of it.
+    /// The schema of the key, for editors.
     pub(crate) fn schema(&self) -> Json {
         let mut schema = self.schema.clone();
         schema["description"] = json!(self.doc);
@@ -92,7 +92,7 @@ impl PolicyKey {
     }
 }
 
-/// Describes one key: its name, the type of its values, what it means, how it is set, and how it is
+/// Describes one key: its name, the type of its values, its meaning, and how it is written to and
 /// read from a policy.
 pub(super) fn key<T: ValueType>(
     name: &'static str,

@@ -1,9 +1,9 @@
-//! Every policy key, described once: its name, its values, what it means and which field of a
-//! policy it sets.
+//! Decides every policy key, described once: its name, its values, its meaning, and the policy
+//! field it sets.
 //!
-//! Reading a file, laying one place over another, the schema, `explain` and the reference page
-//! follow this list. A new key is a field of its policy, an entry here, and a line of the reference
-//! page that its test writes.
+//! The config reader, the layers, the schema, `explain` and the reference page follow this list. A
+//! new key is a field of its policy, an entry here, and a line of the reference page, which its
+//! test writes.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use super::value::{
     SCOPES, Share, ShareAboveZero, SomeTime, Time, ValueType, Word,
 };
 
-/// All keys, in the order in which they are told and laid: `breaker.failures` switches a breaker on
-/// or off before the others set what it is like.
+/// All keys, in the order in which they are shown and applied: `breaker.failures` switches a
+/// breaker on or off before the other keys configure it.
 pub(crate) static KEYS: LazyLock<Vec<PolicyKey>> = LazyLock::new(|| {
     let groups = [
         ("What it is", what_it_is()),
@@ -37,7 +37,7 @@ pub(crate) static KEYS: LazyLock<Vec<PolicyKey>> = LazyLock::new(|| {
     groups.into_iter().flat_map(under).collect()
 });
 
-/// The tables among the keys, and what each is about.
+/// The tables among the keys, and their descriptions.
 pub(super) const TABLES: [(&str, &str); 4] = [
     ("retry", "How often a failed call is tried."),
     ("breaker", "When a tool that keeps failing is not called for a while."),
@@ -45,12 +45,12 @@ pub(super) const TABLES: [(&str, &str); 4] = [
     ("loop", "When an agent is going in circles."),
 ];
 
-/// The key of a name.
+/// The key with this name.
 pub(crate) fn find(name: &str) -> Option<&'static PolicyKey> {
     KEYS.iter().find(|key| key.name == name)
 }
 
-/// The names of the keys within a table, or of those and of the tables outside of any.
+/// The names of the keys within a table; without a table, of the top-level keys and of all tables.
 pub(super) fn known(table: Option<&str>) -> Vec<&'static str> {
     let tables = TABLES.iter().map(|(name, _)| *name).filter(|_| table.is_none());
     let names = KEYS.iter().filter_map(|key| match (key.name.split_once('.'), table) {
@@ -61,7 +61,7 @@ pub(super) fn known(table: Option<&str>) -> Vec<&'static str> {
     names.chain(tables).collect()
 }
 
-/// What an editor is told of all keys.
+/// The schema of all keys, for editors.
 pub(crate) fn schema() -> Map<String, Json> {
     let within = |table: Option<&str>| -> Map<String, Json> {
         let full = |name: &str| table.map_or(name.to_owned(), |table| format!("{table}.{name}"));
@@ -81,7 +81,8 @@ pub(crate) fn schema() -> Map<String, Json> {
     keys
 }
 
-/// How many repeats are too many depends on the window, wherever only one of the two is set.
+/// Bounds for a table that sets only one of `repeats` and `window`: the other one then has its
+/// default.
 fn loop_bounds() -> Json {
     json!([
         {"anyOf": [{"required": ["window"]}, {"properties": {"repeats": {"maximum": 10}}}]},
@@ -89,13 +90,14 @@ fn loop_bounds() -> Json {
     ])
 }
 
-/// The limit of whole calls that a client's own file sets for a server.
+/// The timeout of whole calls that a client's own file sets for a server.
 pub(crate) fn call_timeout(limit: Duration) -> Setting {
     setting("timeout", SomeTime.spell(&limit), limit, |policy, _, limit| policy.timeout = limit)
 }
 
 fn what_it_is() -> Vec<PolicyKey> {
-    // Both decide which policy a tool starts from, so they are looked up before anything is laid.
+    // Both select the policy that a tool starts from, so they are looked up before any layer is
+    // applied; setting them here does nothing.
     vec![
         key(
             "kind",
@@ -244,43 +246,43 @@ fn attempts() -> Vec<PolicyKey> {
     ]
 }
 
-/// Sets something of a breaker that is on.
+/// Changes a breaker that is on.
 fn on(policy: &mut Policy, set: impl FnOnce(&mut BreakerPolicy)) {
     if let Some(breaker) = &mut policy.breaker {
         set(breaker);
     }
 }
 
-/// Reads something of a breaker that is on.
+/// Reads a value of a breaker that is on.
 fn of_breaker<T>(policy: &Policy, get: fn(&BreakerPolicy) -> T) -> Option<T> {
     policy.breaker.as_ref().map(get)
 }
 
-/// A cool-down of another length that grows if the one before did.
+/// A cool-down of another length; it grows if the previous one did.
 fn of_length(base: Duration, breaker: &BreakerPolicy) -> Cooldown {
     let before = breaker.cooldown;
     let max = if before.growth > 1.0 { before.max.max(base) } else { base };
     Cooldown { base, max, ..before }
 }
 
-/// The window of a breaker, switched on where it was off.
+/// The sliding window of a breaker, switched on if it was off.
 fn window(breaker: &mut BreakerPolicy) -> &mut WindowRule {
     let length = Duration::from_secs(60);
     let usual = WindowRule { length, min_calls: 20, failure_rate: 0.5, slow: None };
     breaker.window.get_or_insert(usual)
 }
 
-/// Which calls of a breaker's window are slow.
+/// The slow-call rule of a breaker's window, switched on if it was off.
 fn slow(breaker: &mut BreakerPolicy) -> &mut SlowRule {
     window(breaker).slow.get_or_insert(SlowRule { after: Duration::from_secs(60), rate: 0.5 })
 }
 
-/// Reads something of a breaker's window, where it has one.
+/// Reads a value of a breaker's window, if it has one.
 fn of_window<T>(policy: &Policy, get: fn(&WindowRule) -> T) -> Option<T> {
     policy.breaker.as_ref()?.window.as_ref().map(get)
 }
 
-/// Reads which calls are slow, where that counts.
+/// Reads a value of the slow-call rule, if there is one.
 fn of_slow<T>(policy: &Policy, get: fn(&SlowRule) -> T) -> Option<T> {
     policy.breaker.as_ref()?.window.as_ref()?.slow.as_ref().map(get)
 }
@@ -472,7 +474,7 @@ mod tests {
     use super::*;
     use crate::config::layer::GatewayPolicy;
 
-    /// A policy that gets a field more does not compile here until the field has its key.
+    /// A policy with a new field does not compile here until the field has its key.
     #[test]
     fn every_field_of_a_policy_has_its_key() {
         let reads = seawall::ToolFacts::named("get_x");

@@ -1,9 +1,9 @@
-//! Decides what one place of the file says about policies: `[defaults]`, `[kinds.K]`,
-//! `[servers.S.policy]`, `[tools."S/T"]`.
+//! Decides how one policy table is read: `[defaults]`, `[kinds.K]`, `[servers.S.policy]`,
+//! `[tools."S/T"]`.
 //!
 //! `keys` describes every key once; `value`, `steps` and `tool_errors` are the types of their
-//! values. Every key and value is checked here, where its line is known; so is what is said as a
-//! whole, laid over a tool that reads.
+//! values. Every key and value is checked here, where its line is known; so is the table as a
+//! whole, applied to a tool that reads.
 
 pub(crate) mod key;
 pub(crate) mod keys;
@@ -19,7 +19,7 @@ use super::suggest;
 use super::tree::ConfigField;
 use crate::config::layer::{GatewayPolicy, PolicyLayer};
 
-/// Reads what one table says.
+/// Reads one policy table.
 pub(super) fn read(table: &ConfigField<'_>, problems: &mut Problems) -> PolicyLayer {
     let before = problems.count();
     let mut layer = PolicyLayer::default();
@@ -39,7 +39,7 @@ pub(super) fn read(table: &ConfigField<'_>, problems: &mut Problems) -> PolicyLa
     layer
 }
 
-/// Takes over what stands under one key; `written` is its name where it stands, and in which table.
+/// Reads the value of one key; `written` is the key's name as it stands in the file, and its table.
 fn say(
     layer: &mut PolicyLayer,
     full: &str,
@@ -56,17 +56,18 @@ fn say(
     }
 }
 
-/// What a tool that only reads would get: whatever is out of bounds is told with its name.
+/// Validates the policy that a read-only tool would get; every value out of bounds is reported by
+/// its name.
 fn check(layer: &PolicyLayer, table: &ConfigField<'_>, problems: &mut Problems) {
     let effect = layer.effect().unwrap_or(Effect::ReadOnly);
     let facts = ToolFacts { kind: layer.kind(), effect: Some(effect), ..ToolFacts::named("tool") };
     let mut policy = Preset::Default.policy(&facts, &Tiers::default());
     layer.apply(&mut policy, &mut GatewayPolicy::default());
     if layer.effect().is_none() {
-        // Which of these steps a tool can take is seen when its effect is known.
+        // Only the tool's effect decides whether a call may be queued, and it is not known here.
         policy.fallback.retain(|step| !matches!(step, Fallback::Queue));
     }
-    // So is which limit is the shorter one, unless both stand here.
+    // Limits are compared only if both are in this table; the other one may come from elsewhere.
     if !layer.says("timeout") {
         policy.timeout = duration::LONGEST;
     }
@@ -80,7 +81,7 @@ fn check(layer: &PolicyLayer, table: &ConfigField<'_>, problems: &mut Problems) 
     }
 }
 
-/// A layer that says what a file would.
+/// The layer that a file with this content would give.
 #[cfg(test)]
 pub(crate) fn layer(written: &serde_json::Value) -> PolicyLayer {
     let node = super::json::parse(&written.to_string()).unwrap();

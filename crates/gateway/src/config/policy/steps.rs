@@ -1,4 +1,4 @@
-//! Decides what `fallback` says: the steps to take when a tool fails, in their order.
+//! Decides how `fallback` is read: the steps to take when a tool fails, in their order.
 
 use seawall::Fallback;
 use serde_json::{Value as Json, json};
@@ -27,7 +27,7 @@ impl ValueType for Steps {
     }
 }
 
-/// A step, as a configuration writes it.
+/// A step, as a config file writes it.
 pub(crate) fn spelled(step: &Fallback) -> Json {
     let named = |word: &str, argument: &Option<String>| match argument {
         Some(argument) => json!({word: argument}),

@@ -1,4 +1,4 @@
-//! Decides what `tool_errors` says: which of a tool's own errors are failures.
+//! Decides how `tool_errors` is read: which of a tool's own errors count as failures.
 //!
 //! `true`, `false`, or a list of patterns: `{ json = "error" }` or `{ text = "^Error:" }`, each
 //! with `transient` and `mode`.
@@ -13,7 +13,7 @@ use crate::config::tree::{ConfigField, ConfigString};
 
 const KEYS: [&str; 4] = ["json", "text", "transient", "mode"];
 
-/// Which errors are failures.
+/// Which of a tool's own errors count as failures.
 pub(super) struct Errors;
 
 impl ValueType for Errors {
@@ -35,7 +35,7 @@ impl ValueType for Errors {
     }
 }
 
-/// A pattern, as a configuration writes it.
+/// A pattern, as a config file writes it.
 fn spelled(pattern: &ErrorPattern) -> Json {
     let mut written = match &pattern.find {
         ErrorMatcher::Json(path) => json!({"json": path}),
@@ -104,7 +104,7 @@ fn path(value: &ConfigField<'_>) -> Result<String, Problem> {
     }
 }
 
-/// What a text contains, or behind a `^` begins with.
+/// A text to search for; behind a `^`, only at the start.
 fn words(value: &ConfigField<'_>) -> Result<String, Problem> {
     let ConfigString { place, text } = value.text()?;
     match text.chars().all(|letter| letter.is_whitespace() || letter == '^') {
@@ -113,7 +113,8 @@ fn words(value: &ConfigField<'_>) -> Result<String, Problem> {
     }
 }
 
-/// `true`, `false`, or the words of those that may pass.
+/// Which of the matching errors are transient: all (`true`), plainly transient ones (`false`), or
+/// those with one of these words.
 fn may_pass(value: &ConfigField<'_>, problems: &mut Problems) -> TransientErrors {
     if !value.is_list() {
         let flag = value

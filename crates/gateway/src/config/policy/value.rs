@@ -1,5 +1,5 @@
-//! Decides what types of values policy keys have: how each is read from a file, spelled for people
-//! and described to editors.
+//! Decides the types of policy values: how each is read from a file, spelled for people and
+//! described to editors.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use crate::config::tree::{ConfigField, ConfigString};
 
 /// One type of values.
 pub(super) trait ValueType: Send + Sync + 'static {
-    /// What is read from the file.
+    /// The value in a policy.
     type Value: Clone + Send + Sync + 'static;
 
-    /// Reads a value, or says what is wrong with it.
+    /// Reads a value, or notes the problem with it.
     fn read(&self, field: &ConfigField<'_>, problems: &mut Problems) -> Option<Self::Value>;
 
     /// The value as a file spells it.
     fn spell(&self, value: &Self::Value) -> Json;
 
-    /// What an editor is told of it.
+    /// The schema of the type, for editors.
     fn schema(&self) -> Json;
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Time;
 /// A duration that is not zero.
 pub(super) struct SomeTime;
 
-/// A whole number. The policy that it belongs to checks its bounds; editors are told them here.
+/// A whole number. The policy checks its bounds; here they are for editors only.
 pub(super) struct Count {
     pub(super) least: u32,
     pub(super) most: u32,
@@ -52,10 +52,10 @@ pub(super) struct Share;
 /// A share that is not zero.
 pub(super) struct ShareAboveZero;
 
-/// The share of a pause that is added by chance.
+/// Jitter: the share of a pause that is added at random.
 pub(super) struct JitterShare;
 
-/// Calls of one tool at a time; 0 sets no bound.
+/// The bulkhead of one tool: calls at a time; 0 sets no bound.
 pub(super) struct Concurrency;
 
 /// `"p95"`, a duration, or `"off"`.
@@ -186,7 +186,7 @@ impl ValueType for JitterShare {
         match value {
             Jitter::None => json!(0),
             Jitter::Additive(share) => json!(share),
-            // A kind of jitter that no file can choose is told by its name.
+            // Kinds of jitter that no file can choose are shown by their name.
             other => json!(format!("{other:?}")),
         }
     }

@@ -1,4 +1,4 @@
-//! Where operators come in.
+//! The section `[admin]`.
 
 use super::*;
 

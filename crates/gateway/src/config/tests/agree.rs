@@ -1,7 +1,6 @@
-//! The schema and the reader judge alike, side by side: every key, with values of every sort, one
-//! at a time.
+//! The schema and the reader agree on every key, with values of every sort, one at a time.
 //!
-//! What only the file as a whole can tell is left to the reader; `OF_THE_WHOLE` names it.
+//! Checks that need the whole file are left to the reader; `OF_THE_WHOLE` lists them.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +9,8 @@ use serde_json::{Value as Json, json};
 use super::schema::{CHECK, all_tables, file_with};
 use super::*;
 
-/// Problems that no field has alone: servers that are named elsewhere, lengths that are compared, a
-/// store that is missing.
+/// Problems that concern several fields: servers named elsewhere, durations that are compared, a
+/// missing store.
 const OF_THE_WHOLE: [&str; 4] = [
     "there is no server",
     "must not be shorter than base",
@@ -19,7 +18,7 @@ const OF_THE_WHOLE: [&str; 4] = [
     "already; keep one",
 ];
 
-/// What the reader says, and what the schema says.
+/// The verdict of the reader, and that of the schema.
 fn judged(file: &Json) -> (Vec<String>, Vec<String>) {
     let env = |name: &str| (name == "TOKEN").then(|| "x".to_owned());
     let mut problems = Problems::default();
@@ -35,11 +34,11 @@ fn judged(file: &Json) -> (Vec<String>, Vec<String>) {
     )
 }
 
-/// Nothing if both judge alike.
+/// `None` if both agree.
 fn difference(file: &Json) -> Option<String> {
     let (reader, schema) = judged(file);
     let is_of_the_whole = |text: &String| OF_THE_WHOLE.iter().any(|words| text.contains(words));
-    // What a reference stands for is known to the reader alone.
+    // Only the reader knows the value of a reference.
     let is_open = file.to_string().contains("${");
     let is_refused =
         reader.iter().any(|text| !is_of_the_whole(text)) && !(is_open && schema.is_empty());
@@ -50,12 +49,12 @@ fn difference(file: &Json) -> Option<String> {
     }
 }
 
-/// Values of every sort: each is right somewhere and wrong elsewhere.
+/// Values of every sort: each is right for some keys and wrong for others.
 fn values() -> Vec<Json> {
     serde_json::from_str(include_str!("samples/values.json")).unwrap()
 }
 
-/// The server that a field is tried with: as it can be reached, switched off, or as nothing.
+/// The servers that a field is tried with: reachable, switched off, or empty.
 fn servers() -> [Json; 4] {
     [
         json!({"command": "x"}),

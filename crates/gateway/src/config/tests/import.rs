@@ -1,4 +1,4 @@
-//! Files of other clients, as they are.
+//! Files of other clients, read unchanged.
 
 use super::*;
 use crate::config::layer::PolicyLayer;
@@ -238,7 +238,7 @@ fn names_are_made_to_fit_as_long_as_they_differ() {
     );
 }
 
-/// How long the calls of each server may take, and what is said of that.
+/// The call timeout of each server, and the warnings about it.
 fn limits(kit: &Kit, file: &str) -> (Vec<Option<Duration>>, Vec<String>) {
     let config = kit.good(file);
     let warnings = config

@@ -1,4 +1,4 @@
-//! When servers are there, and how they are tried again.
+//! When servers run, and how they are reconnected.
 
 use super::*;
 use crate::config::{ReconnectConfig, ServerLifetime};

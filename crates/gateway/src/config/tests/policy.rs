@@ -1,4 +1,4 @@
-//! What a file says about policies, and what is wrong with it.
+//! Policy settings of a file, and their problems.
 
 use std::time::Duration;
 

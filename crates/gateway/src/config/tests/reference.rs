@@ -1,4 +1,4 @@
-//! The reference page of the policy keys is what `policy::keys` describes.
+//! The reference page of the policy keys equals the descriptions in `policy::keys`.
 //!
 //! `SEAWALL_REFERENCE=write cargo test -p seawall-gateway reference` writes it anew.
 
@@ -25,7 +25,7 @@ fn plain(value: &Json) -> String {
     }
 }
 
-/// Which values a key takes.
+/// The values that a key takes.
 fn values(key: &PolicyKey) -> String {
     let schema = key.schema();
     let bound = |of: &str| plain(&schema[of]);
@@ -46,7 +46,7 @@ fn values(key: &PolicyKey) -> String {
     }
 }
 
-/// What holds unless somebody says otherwise: for all tools, or kind by kind.
+/// The default of a key: for all tools, or kind by kind.
 fn default(key: &PolicyKey) -> String {
     let of_kind = |(name, kind)| {
         let reads = matches!(kind, Kind::Read | Kind::Search | Kind::List);

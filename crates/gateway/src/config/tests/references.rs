@@ -1,9 +1,9 @@
-//! What `${…}` stands for.
+//! The values of `${…}`.
 
 use super::*;
 
-/// What an argument becomes; or what is wrong with the file; or what is not there, which costs its
-/// server only.
+/// The expanded argument; or the problem with the file; or the missing reference, which makes only
+/// its server incomplete.
 fn arg(kit: Kit, text: &str) -> Result<String, String> {
     let kit = kit.file("seawall.toml", &format!("[servers.it]\ncommand = 'a'\nargs = ['{text}']"));
     let folder = kit.text_of_folder();
@@ -30,7 +30,7 @@ fn kit() -> Kit {
         .var("ODD(x)", "odd")
 }
 
-/// A pipe would be waited for, for ever; a device has no end.
+/// Reading a pipe would block for ever; a device has no end.
 #[test]
 fn a_value_is_read_from_a_regular_file_only() {
     let folder = tempfile::TempDir::new().unwrap();
@@ -172,7 +172,7 @@ has a value that no header can have: only printable ASCII, no line breaks (serve
 stdio c ";
     assert_eq!(servers(lacking), expected);
 
-    // A value that stands in the file is the file's own mistake; then all is told.
+    // A wrong value in the file itself is a problem of the file; then everything is reported.
     let wrong = kit(&format!("{lacking}[servers.d]\nurl = 'no url'\n")).problems("seawall.toml");
     let lines: Vec<&str> = wrong.lines().map(|line| line.split(": ").next().unwrap()).collect();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What must not happen, whatever a file says.
+//! Dangers that no file may cause.
 
 use super::*;
 
@@ -84,7 +84,7 @@ fn a_file_of_any_name_is_known_by_its_first_character() {
     }
 }
 
-/// Files that are almost right, in thousands of ways, with the same ones on every run.
+/// Files that are almost right, in thousands of ways; the same files on every run.
 #[test]
 fn no_file_makes_the_reader_panic() {
     let samples = [

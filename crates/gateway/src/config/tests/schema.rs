@@ -1,5 +1,5 @@
-//! The schema that editors read says what the reader of configs does: of every file in these tests,
-//! and of every key.
+//! The schema for editors agrees with the config reader: on every file in these tests, and on every
+//! key.
 
 use std::sync::LazyLock;
 
@@ -13,7 +13,7 @@ static SHOWN: LazyLock<Json> =
 pub(super) static CHECK: LazyLock<jsonschema::Validator> =
     LazyLock::new(|| jsonschema::validator_for(&SHOWN).unwrap());
 
-/// Whether the schema thinks of a file what its reader thought of it.
+/// Checks that the schema accepts a file exactly if the reader did.
 pub(super) fn agrees(path: &Path, loaded: &Result<Config, Problems>) {
     let Ok(text) = fs::read_to_string(path) else { return };
     let Some((format, root)) = tree(path, &text) else { return };
@@ -62,7 +62,7 @@ fn json_of(node: &ConfigNode) -> Json {
     }
 }
 
-/// A part of the schema, with what it refers to.
+/// A part of the schema, with its references resolved.
 fn whole(part: &Json) -> Json {
     let Some(way) = part["$ref"].as_str() else { return part.clone() };
     let mut other = whole(SHOWN.pointer(way.trim_start_matches('#')).unwrap());
@@ -71,7 +71,7 @@ fn whole(part: &Json) -> Json {
     other
 }
 
-/// All tables that a file can have: the way to each, and what the schema says of it.
+/// All tables that a file can have: the path to each, and its schema.
 fn tables(way: &[&str], part: &Json, found: &mut Vec<(Vec<String>, Json)>) {
     let part = whole(part);
     if let Some(properties) = part["properties"].as_object() {
@@ -108,7 +108,7 @@ fn sample(part: &Json) -> Json {
     first("examples").or_else(|| first("enum")).unwrap_or_else(of_type)
 }
 
-/// A file with two servers, and something in one of its tables.
+/// A file with two servers, and a value in one of its tables.
 pub(super) fn file_with(way: &[String], key: &str, value: Json, server: Json) -> Json {
     let mut file =
         json!({"listen": "127.0.0.1:1", "servers": {"a": server, "b": {"command": "y"}}});
@@ -149,7 +149,7 @@ fn the_schema_has_every_key_that_the_reader_knows_and_no_other() {
             .nth(1)
             .unwrap_or_else(|| panic!("{way:?}: {problems}"));
         let mut known: Vec<&str> = known.lines().next().unwrap().split(", ").collect();
-        // The key of the table is the kind; and editors look for the schema under a key of its own.
+        // The name of a kind's table is the kind; and editors look for the schema under `$schema`.
         known.retain(|key| *key != "kind" || way.first().is_none_or(|first| first != "kinds"));
         if way.is_empty() {
             known.push("$schema");

@@ -1,4 +1,4 @@
-//! Which transport a server gets, and which URLs and headers are good.
+//! The transport that a server gets, and the URLs and headers that are valid.
 
 use super::*;
 

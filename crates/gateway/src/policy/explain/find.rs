@@ -1,13 +1,13 @@
-//! Which tool is meant: `server/tool`, `server__tool`, or the tool's own name where only one server
-//! has it.
+//! Decides which tool a name means: `server/tool`, `server__tool`, or the tool's own name if only
+//! one server has it.
 
 use crate::config::nearest;
 
-/// A server, and the tools that it is known to have; none if nothing is known of them.
+/// A server and its known tools.
 pub(crate) struct ServerTools {
-    /// Its name.
+    /// The server's name.
     pub server: String,
-    /// Its tools.
+    /// The server's tools; `None` if they are unknown.
     pub tools: Option<Vec<String>>,
 }
 
@@ -17,7 +17,7 @@ impl ServerTools {
     }
 }
 
-/// The server, by its place, and its own name of the tool; or why that is not clear.
+/// The server, by its index, and its own name of the tool; or why the name is not clear.
 pub(crate) fn find(asked: &str, servers: &[ServerTools]) -> Result<(usize, String), String> {
     let place = |name: &str| servers.iter().position(|has| has.server == name);
     let pair = |between: &str| {
@@ -25,12 +25,12 @@ pub(crate) fn find(asked: &str, servers: &[ServerTools]) -> Result<(usize, Strin
     };
     let listing: Vec<usize> = (0..servers.len()).filter(|at| servers[*at].lists(asked)).collect();
     let (stated, prefixed) = (pair("/"), pair("__"));
-    // The tools of an only server go by their own names, so no name of them has its server before
-    // it.
+    // The tools of a single server have no prefix, so `server__` in front belongs to the tool's own
+    // name.
     let is_own = stated.is_none() && servers.len() == 1 && !listing.is_empty();
     if let Some((at, tool)) = stated.or(prefixed).filter(|_| !is_own) {
         let may_list = servers[at].tools.is_none() || servers[at].lists(&tool);
-        // A server may have a tool whose own name looks like a pair.
+        // The own name of a tool may look like a pair of server and tool.
         match (tool.is_empty(), may_list || listing.is_empty()) {
             (false, true) => return Ok((at, tool)),
             (true, _) if listing.is_empty() => return Err(no_tool(asked, &servers[at])),
@@ -77,7 +77,7 @@ fn unclear(asked: &str, servers: &[ServerTools]) -> String {
     )
 }
 
-/// What to say of a tool that its server did not list.
+/// The note about a tool that its server did not list.
 pub(crate) fn not_listed(tool: &str, has: &ServerTools) -> Option<String> {
     let tools = has.tools.as_ref().filter(|_| !has.lists(tool))?;
     let known: Vec<&str> = tools.iter().map(String::as_str).collect();
@@ -151,18 +151,18 @@ mod tests {
         let web = || has("web", &["search"]);
         let unknown = |server: &str| ServerTools { server: server.to_owned(), tools: None };
         for (servers, asked, wanted) in [
-            // It lists that, and nothing that the pair could mean.
+            // The server lists this name, and no tool that the pair could mean.
             (vec![has("gh", &["gh__x"]), web()], "gh__x", "0 gh__x"),
             (vec![has("gh", &["gh__x"])], "gh__x", "0 gh__x"),
             (vec![has("gh", &["gh__x"]), web()], "gh__gh__x", "0 gh__x"),
             (vec![has("gh", &["gh__x"]), web()], "gh/gh__x", "0 gh__x"),
             (vec![has("gh", &["gh__"]), web()], "gh__", "0 gh__"),
             (vec![has("gh", &["gh/x"]), web()], "gh/x", "0 gh/x"),
-            // With both, what a client calls by this name is meant.
+            // If both exist, the tool that a client calls by this name is meant.
             (vec![has("gh", &["x", "gh__x"]), web()], "gh__x", "0 x"),
             (vec![has("gh", &["x", "gh__x"])], "gh__x", "0 gh__x"),
             (vec![has("gh", &["x", "gh__x"])], "gh/x", "0 x"),
-            // Of a server of which nothing is known, the pair is meant.
+            // If the server's tools are unknown, the pair is meant.
             (vec![unknown("gh"), has("web", &["gh__x"])], "gh__x", "0 x"),
             (vec![has("gh", &["y"]), has("web", &["gh__x"])], "gh__x", "1 gh__x"),
             (vec![has("gh", &["y"]), web()], "gh__x", "0 x"),

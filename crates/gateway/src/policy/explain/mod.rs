@@ -1,9 +1,9 @@
-//! How a tool is treated and why: every value of its policy, where it comes from, and what follows
-//! in plain words.
+//! Decides how the policy of a tool is explained: every value, its origin, and the consequences in
+//! plain words.
 //!
-//! The layers are those of `rules`, laid in the same order by the same code (`origin`); `told`
-//! gives each value its place, `words` answers what people ask, `show` writes it down. Nothing is
-//! started, nothing is asked.
+//! The layers are those of `rules`, applied in the same order by the same code (`origin`). `told`
+//! gives each value its place in the configuration, `words` answers common questions, `show` writes
+//! the explanation. No server is started or asked.
 
 pub(crate) mod find;
 mod origin;
@@ -27,32 +27,32 @@ use crate::config::layer::{PolicyLayer, is_of_breaker};
 use crate::config::layers::{PolicyPlace, PolicyRules, ServerRules, fit};
 use crate::config::rules::spelled_rate;
 
-/// Of which tool, and what is known.
+/// The tool to explain, and the facts known about it.
 #[derive(Clone, Copy)]
 pub(crate) struct ExplainQuery<'a> {
-    /// The file that all of it was read from.
+    /// The configuration file.
     pub file: Option<&'a Path>,
-    /// What the configuration says.
+    /// The policy rules of the configuration.
     pub rules: &'a PolicyRules,
     /// The server's name.
     pub server: &'a str,
-    /// What the configuration says of the server.
+    /// The server's own part of the configuration.
     pub of_server: &'a ServerRules,
-    /// Whether the server itself listed the tool, or was only remembered.
+    /// Whether the server itself listed the tool, or only the catalog cache knows it.
     pub is_heard: bool,
     /// How long a call waits for this server.
     pub wait: Duration,
-    /// Whether there is a store, where calls can wait.
+    /// Whether there is a store, where writes can be queued.
     pub has_store: bool,
     /// The tool's own name.
     pub tool: &'a str,
-    /// What its server says of it, if that is known.
+    /// The tool's definition in its server's list, if known.
     pub listed: Option<&'a ListedTool>,
-    /// The environment.
+    /// The environment variables.
     pub env: &'a dyn Fn(&str) -> Option<String>,
 }
 
-/// How a tool is treated, and why.
+/// The policy of a tool, explained.
 pub(crate) struct ExplainedTool {
     server: String,
     tool: String,
@@ -60,11 +60,11 @@ pub(crate) struct ExplainedTool {
     is_listed: bool,
     values: Vec<ExplainedValue>,
     answers: Vec<words::ExplainedAnswer>,
-    /// What else is to be known.
+    /// Further remarks.
     pub notes: Vec<String>,
 }
 
-/// Says how a tool is treated, and why.
+/// Explains the policy of a tool.
 pub(crate) fn explain(asked: &ExplainQuery<'_>) -> ExplainedTool {
     let (traced, ignored) = trace(asked);
     let mut values: Vec<ExplainedValue> = Vec::new();
@@ -74,7 +74,7 @@ pub(crate) fn explain(asked: &ExplainQuery<'_>) -> ExplainedTool {
         values.push(match dropped {
             None => said,
             Some((_, dropped, why)) => said.without(dropped.clone(), why, |key, value| match key {
-                // What is left of a list is still said there.
+                // The steps that are left of a list still come from where the list was written.
                 "fallback" => asked.told(key, value, *origin),
                 "attempt_timeout" => asked.told(key, value, Origin::BuiltIn),
                 _ => asked.told(key, value, Origin::OfEffect(traced.policy.effect)),
@@ -113,8 +113,8 @@ pub(crate) fn explain(asked: &ExplainQuery<'_>) -> ExplainedTool {
     explained
 }
 
-/// The policy with the origin of each value, as `Listed::decide` resolves it.
-/// What is said and does not hold is given with it: its key, what was said, and why it does not.
+/// The policy with the origin of each value, resolved as `ListedTool::decide` does. Settings that
+/// have no effect are returned with it: key, value, and the reason.
 fn trace<'a>(
     asked: &ExplainQuery<'a>,
 ) -> (TracedPolicy<'a>, Vec<(&'static str, Value, &'static str)>) {
@@ -125,6 +125,7 @@ fn trace<'a>(
     for (place, layer) in rules.layers(server, of_server, tool, traced.policy.kind) {
         traced.lay(place, layer);
     }
+    // `fit` drops values that cannot hold for this tool; comparing before and after finds them.
     let said = traced.values();
     fit(&mut traced.policy);
     let dropped =
@@ -138,7 +139,7 @@ fn trace<'a>(
     (traced, ignored)
 }
 
-/// Of a list, what is not on the other.
+/// The items of a list that are missing in the other list; any other value unchanged.
 fn without(said: Value, holds: &Value) -> Value {
     match (said, holds) {
         (Value::Array(said), Value::Array(holds)) => {
@@ -162,7 +163,7 @@ fn why_not(key: &str, effect: Effect) -> &'static str {
     }
 }
 
-/// A breaker that is shared is as those who share it have it.
+/// Replaces a tool's breaker values by those of the shared breaker, if it shares one.
 fn share_breaker(
     asked: &ExplainQuery<'_>,
     traced: &TracedPolicy<'_>,
@@ -187,7 +188,8 @@ fn share_breaker(
     };
     for (place, layer) in layers {
         shared.lay(*place, layer);
-        // One that is off there is off for each tool; those that have one share the built-in one.
+        // A breaker that is off in a shared layer is off for each tool; tools that have one share
+        // the built-in breaker.
         shared.policy.breaker.get_or_insert_default();
     }
     let why = "the breaker is shared, and set where all who share it are meant";

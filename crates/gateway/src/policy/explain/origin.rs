@@ -1,8 +1,7 @@
-//! Where a value comes from: which of the layers decided it. The layers are those that resolve a
-//! policy, in their order.
+//! Decides which layer a value of a policy comes from. The layers are those that resolve a policy,
+//! in the same order.
 //!
-//! A layer decides a value if it says something under its key, or if the value is another one since
-//! the layer was laid.
+//! A layer decides a value if it has its key, or if the value changed when the layer was applied.
 
 use seawall::{Effect, Ground, Kind, Policy, Preset, ToolFacts};
 use serde_json::Value;
@@ -12,37 +11,37 @@ use crate::config::layers::{KnownTool, PolicyPlace, PolicyRules};
 use crate::config::policy::keys::KEYS;
 use crate::config::policy::value::{EFFECTS, KINDS};
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin<'a> {
-    /// The same for all tools.
+    /// Built in, the same for all tools.
     BuiltIn,
-    /// The built-in table, by kind.
+    /// Built in, by the kind of the tool.
     OfKind(Option<Kind>),
-    /// Built in, by what repeating the tool would do.
+    /// Built in, by the effect of the tool.
     OfEffect(Effect),
-    /// One of the two limits for whole calls.
+    /// One of the two timeouts for whole calls, quick or heavy.
     Tier,
     /// The preset.
     Preset,
     /// The configuration.
     Config(PolicyPlace<'a>),
-    /// What the tool's kind or effect was concluded from.
+    /// The hint or word that the tool's kind or effect was concluded from.
     Concluded(Ground),
 }
 
-/// A policy while layers are laid over it, and where each of its values comes from.
+/// A policy while layers are applied to it, with the origin of each value.
 pub(super) struct TracedPolicy<'a> {
-    /// The policy.
+    /// The policy for the library.
     pub(super) policy: Policy,
-    /// What the gateway alone knows.
+    /// The settings that only the gateway uses.
     pub(super) own: GatewayPolicy,
-    /// Where each value comes from, in the order of the values.
+    /// The origin of each value, in the order of the values.
     pub(super) origins: Vec<Origin<'a>>,
 }
 
 impl<'a> TracedPolicy<'a> {
-    /// The policy that everything starts from.
+    /// The policy before any layer of the configuration.
     pub(super) fn built_in(rules: &PolicyRules, known: &KnownTool<'a>) -> Self {
         let facts = &known.facts;
         let (policy, own) = (rules.preset.policy(facts, &rules.tiers), GatewayPolicy::default());
@@ -50,6 +49,8 @@ impl<'a> TracedPolicy<'a> {
         let resolve = |preset: Preset, facts: &ToolFacts<'_>| {
             values(&preset.policy(facts, &rules.tiers), &own)
         };
+        // The built-in tables do not say which input decides a value. So the policy is resolved
+        // again with another preset, kind or effect: if the value changes, that input decided it.
         let plain = resolve(Preset::Default, facts);
         let by_kind =
             KINDS.map(|(_, kind)| resolve(rules.preset, &ToolFacts { kind: Some(kind), ..*facts }));
@@ -72,7 +73,7 @@ impl<'a> TracedPolicy<'a> {
         Self { policy, own, origins }
     }
 
-    /// Lays what a place says over it.
+    /// Applies the layer of a place, and notes the values that it decides.
     pub(super) fn lay(&mut self, place: PolicyPlace<'a>, layer: &PolicyLayer) {
         let before = self.values();
         layer.apply(&mut self.policy, &mut self.own);
@@ -83,14 +84,14 @@ impl<'a> TracedPolicy<'a> {
         }
     }
 
-    /// Its values.
+    /// The values, under the keys of a configuration.
     pub(super) fn values(&self) -> Vec<(&'static str, Value)> {
         values(&self.policy, &self.own)
     }
 }
 
-/// The values of a policy under the keys of a configuration, all of them in their order; what is
-/// not set is null.
+/// The values of a policy under the keys of a configuration, all of them and in order; a value that
+/// is not set is null.
 pub(super) fn values(policy: &Policy, own: &GatewayPolicy) -> Vec<(&'static str, Value)> {
     KEYS.iter().map(|key| (key.name, key.get(policy, own))).collect()
 }

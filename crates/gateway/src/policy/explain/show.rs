@@ -1,4 +1,5 @@
-//! How an explanation is written: for people as a page of text, for programs as one flat object.
+//! Decides how an explanation is written: for people as a page of text, for programs as one flat
+//! object.
 
 use std::path::Path;
 
@@ -12,7 +13,7 @@ use crate::config::policy::keys;
 use crate::runtime::log;
 
 impl ExplainedTool {
-    /// For programs. The keys of `values` are those of a configuration.
+    /// The explanation for programs. The keys of `values` are those of a configuration.
     pub(crate) fn json(&self) -> Value {
         let file = self.file.as_ref().map(|file| file.display().to_string());
         let value = |told: &ExplainedValue| {
@@ -43,7 +44,7 @@ impl ExplainedTool {
         })
     }
 
-    /// For people.
+    /// The explanation for people.
     pub(crate) fn text(&self) -> String {
         let mut lines = vec![format!("{}/{}", self.server, self.tool)];
         lines.extend(self.notes.iter().map(|note| format!("Note: {note}")));
@@ -72,12 +73,12 @@ impl ExplainedTool {
                 ignored.unwrap_or_default()
             ));
         }
-        // Names come from servers.
+        // Names come from servers, and may hold characters that a terminal would obey.
         lines.iter().map(|line| log::plain(line)).collect::<Vec<_>>().join("\n")
     }
 }
 
-/// Where a value comes from, in a few words.
+/// The origin of a value, in a few words.
 pub(super) fn origin(told: &ExplainedValue, file: Option<&Path>) -> String {
     let place = told.place.as_deref().unwrap_or_default();
     let words = match told.from {
@@ -94,7 +95,7 @@ pub(super) fn origin(told: &ExplainedValue, file: Option<&Path>) -> String {
     at(&words, told.line, file)
 }
 
-/// A place with its line, where it has one.
+/// A place with its file and line, if both are known.
 fn at(place: &str, line: Option<usize>, file: Option<&Path>) -> String {
     match (line, file) {
         (Some(line), Some(file)) => format!("{place} at {}:{line}", file.display()),
@@ -102,7 +103,7 @@ fn at(place: &str, line: Option<usize>, file: Option<&Path>) -> String {
     }
 }
 
-/// A preset by its name.
+/// The name of a preset.
 pub(super) fn preset(preset: Preset) -> &'static str {
     match preset {
         Preset::Default => "default",
@@ -112,7 +113,7 @@ pub(super) fn preset(preset: Preset) -> &'static str {
     }
 }
 
-/// A value as it is read, without the marks of JSON.
+/// A value for people, without JSON quotes and brackets.
 fn plain(value: &Value) -> String {
     match value {
         Value::Null => "none".to_owned(),

@@ -1,4 +1,4 @@
-//! What is explained is what is resolved, whatever the layers say.
+//! Tests that an explanation equals the resolved policy, for random layers.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn value(key: &'static str, schema: &Value) -> BoxedStrategy<Value> {
     }
 }
 
-/// What a place may say: any of the keys, under its full name.
+/// The settings of a place: any of the keys, under its full name.
 fn said() -> BoxedStrategy<Map<String, Value>> {
     let of = |key: &'static config::policy::key::PolicyKey| {
         let value = value(key.name, &key.schema());
@@ -51,7 +51,7 @@ fn said() -> BoxedStrategy<Map<String, Value>> {
     keys.prop_map(|said| said.into_iter().flatten().collect()).boxed()
 }
 
-/// The layer that a place with these keys is.
+/// The layer of a place with these keys.
 fn layer_of(said: &Map<String, Value>) -> PolicyLayer {
     let mut written = json!({});
     for (key, value) in said {
@@ -96,7 +96,7 @@ prop_compose! {
         defaults in layer(), kind in said(), glob in layer(), plain in layer(), of in kinds(),
         preset in prop_oneof![Just(Preset::Default), Just(Preset::Blog), Just(Preset::Gitnexus), Just(Preset::Caipe)],
     ) -> PolicyRules {
-        // A table of a kind does not state a kind: the parser says so.
+        // The table of a kind cannot state a kind: the parser refuses it.
         let kind = kind.into_iter().filter(|(key, _)| key != "kind").collect();
         let kinds = vec![(of, layer_of(&kind))];
         let tools = vec![("*/*_x".to_owned(), glob), ("s/get_x".to_owned(), plain)];
@@ -113,7 +113,7 @@ const WINDOW: [&str; 5] = [
     "breaker.slow_call_rate",
 ];
 
-/// What one layer says under a key: the model.
+/// The model: whether a layer decides a key.
 fn says(layer: &PolicyLayer, key: &str) -> bool {
     let is_off = layer.value("breaker.failures") == Some(&json!(0));
     let is_of_breaker = key.starts_with("breaker.") && key != "breaker.scope";
@@ -154,7 +154,7 @@ proptest! {
         prop_assert_eq!((&traced.policy, &traced.own), (&decided.policy, &decided.own));
         let told = explain(&asked);
         let mut policy = decided.policy;
-        // Who shares a breaker has the one that is shared.
+        // A tool that shares a breaker has the shared breaker's settings.
         policy.breaker = policy.breaker.map(|own_one| match policy.scope {
             Scope::Tool => own_one,
             Scope::Server => rules.server(&of_server).shared,
@@ -175,10 +175,11 @@ proptest! {
         let layers = rules.layers("s", &of_server, tool, traced.policy.kind);
         for ((key, _), origin) in traced.values().into_iter().zip(&traced.origins).skip(2) {
             let nearest = layers.iter().rev().find(|(_, layer)| says(layer, key)).map(|(place, _)| *place);
-            // A breaker that is switched on again starts from the built-in one: whoever switches it
-            // on brings its values.
+            // A breaker that is switched on again starts from the built-in one: the layer that
+            // switches it on brings its values.
             let is_off = layers.iter().any(|(_, layer)| layer.switches_breaker_off());
-            // So does whoever switches its window on, and a longer cool-down moves the longest one.
+            // The same holds for a layer that switches the window on; and a longer cooldown raises
+            // the longest cooldown.
             let is_window = |key: &str| WINDOW.contains(&key);
             let has_window = || layers.iter().any(|(_, layer)| WINDOW.iter().any(|key| says(layer, key)));
             let is_revived = (key.starts_with("breaker.") && is_off)

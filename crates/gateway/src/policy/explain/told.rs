@@ -1,4 +1,4 @@
-//! Where a value comes from, as it is told: in one word, the place, and its line.
+//! Decides how the origin of a value is reported: one word, the place, and its line.
 
 use seawall::{Ground, Tiers};
 use serde_json::Value;
@@ -9,21 +9,21 @@ use crate::config::duration::spelled;
 use crate::config::layers::PolicyPlace;
 use crate::config::policy::value::{EFFECTS, KINDS, word};
 
-/// One value, and where it comes from.
+/// One value and its origin.
 #[derive(Clone)]
 pub(super) struct ExplainedValue {
     pub(super) key: &'static str,
     pub(super) value: Value,
-    /// In one word: `built in`, `preset`, `config`, `environment`, `annotation`, `name`, `effect`,
-    /// `unknown`.
+    /// The origin in one word: `built in`, `preset`, `config`, `environment`, `annotation`, `name`,
+    /// `effect`, `unknown`.
     pub(super) from: &'static str,
-    /// Where exactly: a table, a variable, a hint, a word.
+    /// The exact origin: a table, a variable, a hint, a word of the name.
     pub(super) place: Option<String>,
     pub(super) line: Option<usize>,
     pub(super) ignored: Option<IgnoredSetting>,
 }
 
-/// What is said somewhere and does not hold.
+/// A setting in the configuration that has no effect.
 #[derive(Clone)]
 pub(super) struct IgnoredSetting {
     pub(super) value: Value,
@@ -33,7 +33,7 @@ pub(super) struct IgnoredSetting {
 }
 
 impl ExplainedValue {
-    /// What holds instead, where what is said does not.
+    /// The value that holds instead of this one, which becomes the ignored setting.
     pub(super) fn without(
         self,
         dropped: Value,
@@ -48,11 +48,11 @@ impl ExplainedValue {
     }
 }
 
-/// From where, at which place, on which line.
+/// Origin, place and line.
 type ValueOrigin = (&'static str, Option<String>, Option<usize>);
 
 impl ExplainQuery<'_> {
-    /// A value of a policy.
+    /// A value of a policy, with its origin.
     pub(super) fn told(
         &self,
         key: &'static str,
@@ -82,7 +82,7 @@ impl ExplainQuery<'_> {
         told(key, value, at)
     }
 
-    /// One of the two limits for whole calls.
+    /// The origin of the timeout for whole calls, quick or heavy.
     fn tier(&self) -> ValueOrigin {
         let (tiers, written) = (&self.rules.tiers, &self.rules.written);
         let is_heavy = tiers.is_heavy(self.rules.preset, self.tool);
@@ -97,7 +97,7 @@ impl ExplainQuery<'_> {
         }
     }
 
-    /// A key of a place of the configuration.
+    /// The origin of a key that a place of the configuration sets.
     fn place(&self, place: PolicyPlace<'_>, key: &str) -> ValueOrigin {
         let (rules, of_server) = (&self.rules.written, &self.of_server.written);
         let (written, table) = match place {

@@ -1,4 +1,4 @@
-//! What people ask about a tool, answered from its policy in plain words.
+//! Decides the answers to common questions about a tool, in plain words, from its policy.
 
 use seawall::{Effect, ErrorMode, Fallback, Scope};
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::protocol::limits;
 
 /// One question and its answer.
 pub(super) struct ExplainedAnswer {
-    /// Its name, for programs.
+    /// The name of the answer, for programs.
     pub(super) name: &'static str,
     /// The question.
     pub(super) question: &'static str,
@@ -19,7 +19,7 @@ pub(super) struct ExplainedAnswer {
     pub(super) text: String,
 }
 
-/// What follows from a policy.
+/// The answers that follow from a policy.
 pub(super) fn answers(
     asked: &ExplainQuery<'_>,
     traced: &TracedPolicy<'_>,
@@ -70,7 +70,7 @@ fn repeat(
     text
 }
 
-/// What repeating a tool would do, in words.
+/// The effect of a tool, as a clause.
 fn does(effect: Effect) -> &'static str {
     match effect {
         Effect::ReadOnly => "it only reads",
@@ -80,7 +80,7 @@ fn does(effect: Effect) -> &'static str {
     }
 }
 
-/// What the effect is concluded from, as the end of a sentence.
+/// The origin of the effect, as the end of a sentence.
 fn because(explained: &ExplainedTool) -> String {
     let Some(effect) = explained.value("effect") else { return String::new() };
     let place = effect.place.as_deref().unwrap_or_default();
@@ -92,7 +92,7 @@ fn because(explained: &ExplainedTool) -> String {
     }
 }
 
-/// Where a value comes from, in brackets.
+/// The origin of a value, in brackets.
 fn from(explained: &ExplainedTool, key: &str) -> String {
     let told = explained.value(key);
     told.map_or_else(String::new, |told| {
@@ -148,7 +148,8 @@ fn time(asked: &ExplainQuery<'_>, traced: &TracedPolicy<'_>, explained: &Explain
             spelled(idle)
         ));
     }
-    // One that comes after the end of the call changes nothing.
+    // A "still running" answer that would come after the end of the call is never sent, so it is
+    // not mentioned.
     let told = own.client_timeout.map(|cap| cap - (cap / 10).min(limits::CAP_MARGIN));
     if let Some(told) = told.filter(|told| *told < policy.timeout) {
         text.push_str(&format!(" After {} its client is told that it still runs.", spelled(told)));
@@ -218,7 +219,7 @@ fn breaker(
     )
 }
 
-/// Which shares of failed or slow calls open a breaker, where it has a window.
+/// The share of failed or slow calls that opens a breaker, if it has a window.
 fn shares(explained: &ExplainedTool) -> String {
     let value = |key: &str| explained.value(key).map_or(&Value::Null, |told| &told.value);
     let percent = |key: &str| value(key).as_f64().map(|share| format!("{:.0} %", share * 100.0));

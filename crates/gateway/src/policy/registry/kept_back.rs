@@ -1,4 +1,4 @@
-//! Decides how long a call that waits is kept from its server by breakers, and when to look again.
+//! Decides how long breakers keep a queued call from its server, and signals when to check again.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use tokio::sync::watch;
 use super::PolicyRegistry;
 
 impl PolicyRegistry {
-    /// How long breakers keep calls of this tool from its server: its own, which it may share, and
-    /// that of the connection. For ever, if an operator holds one open. Zero if none does, also
-    /// when a cool-down is over: whoever comes next is the probe.
+    /// How long breakers keep calls of this tool from its server: the tool's own breaker, which may
+    /// be shared, and the breaker of the connection. For ever, if an operator holds one open. Zero
+    /// if neither does, and also when a cooldown is over: the next call is the probe.
     pub(crate) fn kept_back(&self, server: &str, name: &str) -> Duration {
         let cools_down = |breaker: &Breaker| match breaker.snapshot() {
             BreakerSnapshot { mode: BreakerMode::ForcedOpen, .. } => Duration::MAX,
@@ -24,7 +24,7 @@ impl PolicyRegistry {
         breakers.into_iter().flatten().map(cools_down).max().unwrap_or_default()
     }
 
-    /// Changes when a breaker has changed.
+    /// Changes whenever a breaker has changed.
     pub(crate) fn breaker_changes(&self) -> watch::Receiver<u64> {
         self.breaker_changes.subscribe()
     }

@@ -1,5 +1,5 @@
-//! Decides when the calls that wait for a server are made: when it is well again, in the order in
-//! which they came, one at a time, with a growing pause after each failure.
+//! Decides when the queued calls of a server are sent: when the server is healthy again, in the
+//! order of their arrival, one at a time, with a growing backoff after each failure.
 
 use std::future::Future;
 use std::pin::pin;
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ItemState, NextItem, NotDurable, QueueStore, StateCounts};
 
-/// After a failed attempt, and after a failure of the store itself.
+/// The backoff after a failed attempt, and after a failure of the store itself.
 pub(super) const PAUSES: Backoff = Backoff {
     base: Duration::from_secs(1),
     max: Duration::from_secs(60),
@@ -20,23 +20,24 @@ pub(super) const PAUSES: Backoff = Backoff {
     clamp: false,
 };
 
-/// What a server can ask for with one refusal: whoever stands behind must not expire because of it.
+/// The longest pause that one refusal can ask for: items behind the first must not expire because
+/// of it.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// The way to one server.
+/// The path to one server.
 pub trait Delivery: Send + Sync {
-    /// Held while an attempt is under way: whoever ends the gateway waits for it, for an attempt
-    /// that is cut off is in doubt.
+    /// Held while an attempt is in flight: shutdown waits for it, because an attempt that is cut
+    /// off is uncertain.
     type Turn: Send;
 
-    /// Waits until the server is thought well, and this tool of it may be called.
+    /// Waits until the server counts as healthy and this tool may be called.
     fn ready(&self, tool: &str) -> impl Future<Output = Self::Turn> + Send;
 
-    /// Waits until the server shows that it is well again: what it was pausing for is over.
+    /// Waits until the server proves to be healthy again, which ends its pause.
     fn back(&self) -> impl Future<Output = ()> + Send;
 
-    /// Makes one attempt and gives the tool's result as JSON. No retries: they are made here.
-    /// Whatever it waits for before the call goes out, it takes its leave after it.
+    /// Makes one attempt and returns the tool's result as JSON. Must not retry: the queue does.
+    /// Must take the permit after all waiting, right before the call is sent.
     fn send(
         &self,
         call: QueuedWrite,
@@ -44,7 +45,7 @@ pub trait Delivery: Send + Sync {
     ) -> impl Future<Output = Result<String, Failure>> + Send;
 }
 
-/// Leave to send one item. From when it is taken, an attempt that is cut off is in doubt.
+/// Permission to send one item. Once it is taken, an attempt that is cut off is uncertain.
 pub struct SendPermit<'a> {
     store: &'a QueueStore,
     server: &'a str,
@@ -54,8 +55,11 @@ pub struct SendPermit<'a> {
 }
 
 impl SendPermit<'_> {
-    /// Marks the item, durably. `false`: it is not its turn any more, and it must not be sent.
+    /// Durably marks the item as delivering. `false` means that the item is no longer first and
+    /// must not be sent.
     pub async fn take(&self) -> bool {
+        // Set before the mark is written: from then on the mark may be on the disk, and only a
+        // finished attempt can settle it.
         self.is_taken.store(true, Ordering::Relaxed);
         match self.store.begin_item(self.server, self.id).await {
             Ok(NextItem::Due(_, item)) => self.attempts.set(item.attempts).is_ok(),
@@ -64,10 +68,10 @@ impl SendPermit<'_> {
     }
 }
 
-/// Delivers to one server until `stop`. There must be one of these per server.
+/// Delivers to one server until `stop`. There must be only one delivery task per server.
 ///
-/// An attempt that is under way then is waited for. If this future is dropped instead, the item
-/// stays marked, and the next one to deliver treats it as after a crash.
+/// On `stop` an attempt in flight is waited for. If this future is dropped instead, the item stays
+/// marked as delivering, and the next delivery task treats it as after a crash.
 pub async fn deliver(
     store: &QueueStore,
     server: &str,
@@ -79,9 +83,11 @@ pub async fn deliver(
     let mut changes = store.changes();
     let mut failures = 0;
     while !stop.is_cancelled() {
+        // Marked before the queue is read: a change after that wakes the waits below and is not
+        // missed.
         changes.mark_unchanged();
         let step = line.step(to, &mut changes).await;
-        // The store itself failed: it is asked again, later and later.
+        // If the store itself fails, it is asked again with a growing backoff.
         match step {
             Ok(()) => failures = 0,
             Err(_) => {
@@ -92,8 +98,8 @@ pub async fn deliver(
     }
 }
 
-/// How long to wait after a breaker let nobody pass: it is on probation, or has just closed and
-/// lets few pass. That is no try, and the item stays as it is.
+/// How long to wait after a breaker rejected the attempt: it is half-open, or has just closed and
+/// its slow start lets few attempts pass. That is not an attempt, and the item stays as it is.
 fn refused(end: &Result<String, Failure>) -> Option<Duration> {
     let failure = end.as_ref().err().filter(|failure| failure.cause == Cause::CircuitOpen)?;
     Some(failure.retry_after.unwrap_or_default().clamp(PAUSES.base, LONGEST))
@@ -107,7 +113,7 @@ struct ServerQueue<'a> {
 }
 
 impl ServerQueue<'_> {
-    /// Waits for the next item to be due and its server to be well, and makes one attempt.
+    /// Waits until the first item is due and its server is healthy, and makes one attempt.
     async fn step(
         &self,
         to: &impl Delivery,
@@ -123,7 +129,8 @@ impl ServerQueue<'_> {
             }
             NextItem::Due(id, item) => (id, item.call),
         };
-        // What is dropped or let in before it is not waited for in its place.
+        // If the queue changes while the server is awaited, another item may be first, so the step
+        // starts over.
         let ready = async {
             tokio::select! {
                 turn = to.ready(&call.tool) => Some(turn),
@@ -139,12 +146,13 @@ impl ServerQueue<'_> {
         let leave =
             SendPermit { store: self.store, server: self.server, id: &id, is_taken, attempts };
         let mut sending = pin!(to.send(call, &leave));
+        // Biased: if the attempt and `stop` are ready together, the end of the attempt is recorded.
         let end = tokio::select! {
             biased;
             end = sending.as_mut() => end,
             () = self.stop.cancelled() => match leave.is_taken.load(Ordering::Relaxed) {
                 true => sending.await,
-                // It was held up before it went out: it waits for the next gateway.
+                // The call was not sent yet: it waits for the next gateway.
                 false => return Ok(()),
             },
         };
@@ -154,8 +162,8 @@ impl ServerQueue<'_> {
                 self.unless_stopped(tokio::time::timeout(pause, changes.changed())).await;
                 return Ok(());
             }
-            // It did not go out. That is a try too, if it is still its turn: the next one comes
-            // later.
+            // The call was not sent. That counts as an attempt too, if the item is still first, so
+            // that the next attempt comes later.
             (None, None) => match self.store.begin_item(self.server, &id).await? {
                 NextItem::Due(_, item) => item.attempts,
                 _ => return Ok(()),
@@ -165,7 +173,7 @@ impl ServerQueue<'_> {
         Ok(())
     }
 
-    /// Waits until the first item is due, or its server is back: then it is due at once.
+    /// Waits until the first item is due. If its server is back before that, makes it due at once.
     async fn rest(
         &self,
         wait: Duration,
@@ -185,8 +193,8 @@ impl ServerQueue<'_> {
         Ok(())
     }
 
-    /// Records how an attempt ended, as often as it takes: what is not recorded is not known after
-    /// a restart.
+    /// Records how an attempt ended, and repeats that until it works: an end that is not recorded
+    /// is unknown after a restart.
     async fn record(&self, id: &str, attempts: u32, end: Result<String, Failure>) {
         let asked = end.as_ref().err().and_then(|failure| failure.retry_after).unwrap_or_default();
         let pause = PAUSES.delay(attempts, &self.env.rng).max(asked.min(LONGEST));
@@ -210,12 +218,12 @@ impl ServerQueue<'_> {
         }
     }
 
-    /// Somebody was promised this call, and nobody else is there to notice.
+    /// Logs a bad end: a client was promised this call, and no client waits that would notice.
     async fn tell_if_bad(&self, id: &str) {
         let Ok(Some(item)) = self.store.item(id).await else { return };
         let what = match item.state {
             ItemState::Dead => format!("is given up: {}", item.note.unwrap_or_default()),
-            // What it says is its client's.
+            // The text of the error belongs to the client and is not logged.
             ItemState::Delivered if item.is_error => {
                 "was answered with an error, and is not sent again".to_owned()
             }

@@ -1,4 +1,5 @@
-//! Decides what is kept of a waiting call, and how it stands in the file: JSON behind a check sum.
+//! Decides which data of a queued call are kept, and their form in the file: JSON behind a
+//! checksum.
 
 use std::hash::{Hash, Hasher};
 
@@ -6,62 +7,62 @@ use seawall::QueuedWrite;
 use serde::{Deserialize, Serialize};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-/// Bytes of the check sum before each record.
+/// Bytes of the checksum before each record.
 const SUM: usize = 16;
 
-/// Letters of a note that are kept in memory; fewer are shown.
+/// Characters of a note that are kept in memory; fewer are shown.
 const NOTE: usize = 1024;
 
-/// Where a call is on its way.
+/// The state of a queued call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ItemState {
     /// It waits for its server.
     Waiting,
-    /// An attempt is under way, or was when the gateway stopped.
+    /// An attempt is in flight, or was when the gateway stopped.
     Delivering,
     /// The tool answered; its result is kept for a while.
     Delivered,
-    /// It will not be sent again by itself.
+    /// It was given up, and is sent again only if an operator says so.
     Dead,
 }
 
 /// A call in the queue. Times are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueuedItem {
-    /// The call itself. Its arguments are forgotten once it is delivered.
+    /// The call itself. Its arguments are dropped once it is delivered.
     pub call: QueuedWrite,
-    /// Where it is on its way.
+    /// The state of the item.
     pub state: ItemState,
     /// Attempts that were started.
     pub attempts: u32,
-    /// The earliest time of the next attempt, while it waits.
+    /// The earliest time of the next attempt, while the item waits.
     pub next_attempt: u64,
-    /// When it came.
+    /// When the call was queued.
     pub enqueued: u64,
-    /// When it stops waiting.
+    /// When the item stops waiting.
     pub expires: u64,
-    /// When it is forgotten, once it is delivered or dead.
+    /// When the item is removed, once it is delivered or dead.
     pub forgotten: Option<u64>,
-    /// An attempt may have been executed although nobody knows its result.
+    /// An attempt may have been executed although its result is unknown.
     pub may_have_executed: bool,
-    /// Why it is not delivered yet, or never will be.
+    /// Why the item is not delivered yet, or never will be.
     pub note: Option<String>,
     /// The tool's result, as JSON.
     pub outcome: Option<String>,
-    /// The tool marked its result as an error. The call was made all the same, and is not made
+    /// The tool marked its result as an error. The call was executed all the same, and is not sent
     /// again.
     #[serde(default)]
     pub is_error: bool,
-    /// When it was delivered or given up.
+    /// When the item was delivered or given up.
     #[serde(default)]
     pub ended: Option<u64>,
-    /// What tells its arguments from others once they are forgotten.
+    /// Identifies the arguments once they are dropped.
     #[serde(default)]
     pub digest: u64,
 }
 
-/// What a list shows of an item, in the words of the admin interface.
+/// An item as a list shows it, with the field names of the admin API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ItemSummary {
@@ -69,23 +70,23 @@ pub struct ItemSummary {
     pub id: String,
     /// The tool to call.
     pub tool: String,
-    /// The server it is for.
+    /// The server of the tool.
     pub server: String,
-    /// Where it is on its way.
+    /// The state of the item.
     pub state: ItemState,
-    /// It was delivered, and answered with an error.
+    /// The item was delivered, and answered with an error.
     pub is_error: bool,
     /// Attempts that were started.
     pub attempts: u32,
-    /// The earliest time of the next attempt, while it waits; milliseconds since 1970.
+    /// The earliest time of the next attempt, while the item waits; milliseconds since 1970.
     pub next_attempt: Option<u64>,
-    /// When it came; milliseconds since 1970.
+    /// When the call was queued; milliseconds since 1970.
     pub enqueued: u64,
-    /// An attempt may have been executed although nobody knows its result.
+    /// An attempt may have been executed although its result is unknown.
     pub may_have_executed: bool,
-    /// Why it is not delivered yet, or never will be; its beginning.
+    /// The beginning of the note: why the item is not delivered yet, or never will be.
     pub last_error: Option<String>,
-    /// On whose behalf.
+    /// The caller that the call was queued for.
     #[serde(skip)]
     pub caller: String,
     #[serde(skip)]
@@ -96,13 +97,13 @@ pub struct ItemSummary {
     pub(super) bytes: u64,
     #[serde(skip)]
     pub(super) ended: Option<u64>,
-    /// The same for the same arguments, so that few items have to be read to find a call.
+    /// A hash of the arguments, so that few items have to be read to find an identical call.
     #[serde(skip)]
     pub(super) digest: u64,
 }
 
 impl QueuedItem {
-    /// What a list shows of it; `bytes` is its size in the file.
+    /// The summary of the item; `bytes` is its size in the file.
     pub(super) fn brief(&self, id: u64, bytes: usize) -> ItemSummary {
         ItemSummary {
             id: name(id),
@@ -120,12 +121,12 @@ impl QueuedItem {
             forgotten: self.forgotten,
             bytes: bytes as u64,
             ended: self.ended,
-            // Written by an earlier version, it has none.
+            // An earlier version wrote the record without a digest.
             digest: if self.digest == 0 { digest(&self.call.arguments) } else { self.digest },
         }
     }
 
-    /// The record in the file.
+    /// The record for the file.
     pub(super) fn encode(&self, id: u64) -> Result<Vec<u8>, serde_json::Error> {
         let json = serde_json::to_vec(self)?;
         let mut record = sum(id, &json).to_vec();
@@ -133,7 +134,7 @@ impl QueuedItem {
         Ok(record)
     }
 
-    /// Reads a record; `None` if it is not what was written under this id.
+    /// Decodes a record; `None` if it is damaged or was written under another id.
     pub(super) fn decode(id: u64, record: &[u8]) -> Option<Self> {
         let (sum_kept, json) = record.split_at_checked(SUM)?;
         if sum_kept != sum(id, json) {
@@ -151,6 +152,7 @@ pub(super) fn name(id: u64) -> String {
 /// The number behind a name.
 pub fn number(name: &str) -> Option<u64> {
     let digits = name.strip_prefix('q')?;
+    // Compared with its own spelling, so that `q01` and `q+1` are no second names of `q1`.
     digits.parse().ok().filter(|id| self::name(*id) == name)
 }
 
@@ -162,6 +164,7 @@ pub(super) fn digest(arguments: &serde_json::Value) -> u64 {
 
 fn sum(id: u64, json: &[u8]) -> [u8; SUM] {
     let mut hasher = SipHasher13::new_with_keys(0x05ea_3a11, 0x05ea_3a11);
+    // The id is part of the sum: a record that was moved to another id is not accepted.
     hasher.write_u64(id);
     hasher.write(json);
     hasher.finish128().as_bytes()

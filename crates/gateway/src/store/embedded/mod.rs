@@ -1,15 +1,16 @@
-//! The durable queue for writes: decides that a call which was promised to be made later is there
-//! after any crash, is made in its turn, and is never made twice if that could do harm.
+//! The durable queue for writes: decides that a queued call survives any crash, is made in its
+//! turn, and is never made twice if that could do harm.
 //!
 //! One file (`queue.redb`), one writer, two promises:
-//! - **an id is given only when its item is on the disk**; all that are asked for while one commit
-//!   runs share the next;
-//! - **an attempt begins only after that is on the disk**: an item found half sent after a crash is
-//!   sent again only if repeating it is harmless, else it is dead and says that it may have been
-//!   executed.
+//! - **an id is returned only when its item is on the disk**; all jobs that arrive while one commit
+//!   runs share the next commit;
+//! - **an attempt begins only after its mark is on the disk**: an item that a crash left marked as
+//!   delivering is sent again only if repeating it is harmless; else it is dead, and reports that
+//!   it may have been executed.
 //!
-//! `rules` says what may happen to an item, `page` is one transaction, `book` the commits, `open`
-//! the file, `probe` looks at it from outside, and `deliver` is the way to a server.
+//! `rules` decides the state changes of an item, `transaction` reads and changes records, `writer`
+//! makes the commits, `open` opens the file, `probe` checks it from outside, and `deliver` sends
+//! items to their server.
 
 mod deliver;
 mod item;
@@ -40,13 +41,13 @@ use transaction::{StoreFailed, Transaction};
 pub use writer::NotDurable;
 use writer::{AwaitedUntil, DatabaseOpener, StoreJob, StoreWriter};
 
-/// Jobs that wait for the writer, and the most that share a commit.
+/// Jobs that may wait for the writer, and the most that share a commit.
 const JOBS: usize = 256;
 
-/// How much is kept, and for how long. Times are milliseconds.
+/// How much the queue keeps, and for how long. Times are milliseconds.
 #[derive(Clone, Debug)]
 pub struct QueueBounds {
-    /// Items in all states. Results give way to new calls, what waits or is dead does not.
+    /// Items in all states. Delivered items give way to new calls; waiting and dead items do not.
     pub items: usize,
     /// Bytes of all items.
     pub bytes: u64,
@@ -56,7 +57,7 @@ pub struct QueueBounds {
     pub outcome_bytes: usize,
     /// How long a result is kept.
     pub outcome_kept: u64,
-    /// How long a dead call is kept.
+    /// How long a dead item is kept.
     pub dead_kept: u64,
 }
 
@@ -69,18 +70,18 @@ impl Default for QueueBounds {
     }
 }
 
-/// How many items there are in each state.
+/// The number of items in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StateCounts {
-    /// Waiting for their server.
+    /// Items that wait for their server.
     pub waiting: usize,
-    /// Being sent.
+    /// Items with an attempt in flight.
     pub delivering: usize,
-    /// Done, with a result that can be read.
+    /// Delivered items, whose results can be read.
     pub delivered: usize,
-    /// Those of them whose result is an error.
+    /// Delivered items whose result is an error.
     pub with_error: usize,
-    /// Given up.
+    /// Items that were given up.
     pub dead: usize,
 }
 
@@ -88,7 +89,7 @@ pub struct StateCounts {
 #[derive(Clone, Debug)]
 pub struct QueueStore(Arc<StoreShared>);
 
-/// A job, and the wall time at which it was asked for.
+/// A job, and the wall time at which it was put.
 type TimedJob = (u64, Box<dyn StoreJob>);
 
 #[derive(Debug)]
@@ -98,7 +99,7 @@ struct StoreShared {
     jobs: Mutex<Option<mpsc::Sender<TimedJob>>>,
     writer: Mutex<Option<JoinHandle<()>>>,
     changes: watch::Receiver<StateCounts>,
-    /// Until when something of a server waits, or has left lately.
+    /// For each server, until when its items matter for new calls.
     awaited: watch::Receiver<AwaitedUntil>,
     wall: WallClock,
 }
@@ -118,11 +119,11 @@ impl WallClock {
 }
 
 impl QueueStore {
-    /// Opens the queue below `folder`, and makes both where there is none. `today` is the wall time
-    /// now.
+    /// Opens the queue below `folder`; creates folder and file if they are missing. `today` is the
+    /// wall time now.
     ///
-    /// Reads the whole file, so it takes as long as that. Must be called within a runtime, which
-    /// then does the work.
+    /// Reads the whole file, and takes accordingly long. Must be called within a runtime, which
+    /// then runs the writer.
     pub fn open(
         folder: &Path,
         bounds: QueueBounds,
@@ -155,17 +156,17 @@ impl QueueStore {
         Ok(Self(Arc::new(StoreShared { path, jobs, writer, changes, awaited, wall })))
     }
 
-    /// The file.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// How many items there are in each state, and when that changes.
+    /// The number of items in each state, and a signal whenever it changes.
     pub fn changes(&self) -> watch::Receiver<StateCounts> {
         self.0.changes.clone()
     }
 
-    /// An item as a whole; `None` if there is none, or no longer.
+    /// A whole item; `None` if it does not exist, or no longer.
     pub async fn item(&self, id: &str) -> Result<Option<QueuedItem>, NotDurable> {
         let Some(id) = item::number(id) else { return Ok(None) };
         self.ask(move |page, _| page.item(id)).await
@@ -187,16 +188,16 @@ impl QueueStore {
         self.ask(move |page, _| Ok(page.some(after, &states, most))).await
     }
 
-    /// Makes an item due now; a dead one waits again, at the place in its line that it had. One
-    /// that may have been executed, and where that would do harm, only if it is meant to be sent
+    /// Makes an item due now; a dead item waits again, at its old place in its server's queue. A
+    /// dead item that may have been executed, and whose repeat would do harm, is revived only with
     /// `even_if_executed`.
     pub async fn retry(&self, id: &str, even_if_executed: bool) -> Result<ItemChange, NotDurable> {
         let Some(id) = item::number(id) else { return Ok(ItemChange::Unknown) };
         self.ask(move |page, now| page.retry(id, even_if_executed, now)).await
     }
 
-    /// Forgets an item, unless it is being sent; one whose client may still read the result only
-    /// `even_if_delivered`.
+    /// Removes an item, unless an attempt is in flight. A delivered item, whose result its client
+    /// may still read, is removed only with `even_if_delivered`.
     pub async fn forget(
         &self,
         id: &str,
@@ -206,33 +207,33 @@ impl QueueStore {
         self.ask(move |page, _| page.forget(id, even_if_delivered)).await
     }
 
-    /// Makes the first item of a server's line due, if it waits for nothing but time.
+    /// Makes the first item of a server's queue due now, if it only waits for its time.
     pub async fn hurry(&self, server: &str) -> Result<(), NotDurable> {
         let server = server.to_owned();
         self.ask(move |page, now| page.hurry(&server, now)).await
     }
 
-    /// The first item of a server's line, and when it is due.
+    /// The first item of a server's queue, and when it is due.
     pub async fn peek(&self, server: &str) -> Result<NextItem, NotDurable> {
         let server = server.to_owned();
         self.ask(move |page, now| page.peek(&server, now)).await
     }
 
-    /// The first item of a server's line if it is due, durably marked as being sent. For the one
-    /// who delivers to that server.
+    /// The first item of a server's queue if it is due, durably marked as delivering. Only the one
+    /// delivery task of that server may call this.
     pub async fn begin(&self, server: &str) -> Result<NextItem, NotDurable> {
         let server = server.to_owned();
         self.ask(move |page, now| page.begin(&server, None, now)).await
     }
 
-    /// The same, if it is this one's turn.
+    /// The same, but only if the item `id` is first.
     pub async fn begin_item(&self, server: &str, id: &str) -> Result<NextItem, NotDurable> {
         let (server, id) = (server.to_owned(), id.to_owned());
         self.ask(move |page, now| page.begin(&server, Some(&id), now)).await
     }
 
-    /// Records how an attempt ended: the tool's result as JSON, or the failure and how long to wait
-    /// after it.
+    /// Records how an attempt ended: with the tool's result as JSON, or with a failure, after which
+    /// the item waits for `pause`.
     pub async fn settle(
         &self,
         id: &str,
@@ -243,7 +244,7 @@ impl QueueStore {
         self.ask(move |page, now| page.settle(id, &end, millis(pause), now)).await
     }
 
-    /// Finishes what was asked for and closes the file. Whoever asks later is told so.
+    /// Finishes all jobs so far and closes the file. Later jobs get an error.
     pub async fn close(&self) {
         drop(self.0.jobs.lock().unwrap_or_else(PoisonError::into_inner).take());
         let writer = self.0.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -252,7 +253,7 @@ impl QueueStore {
         }
     }
 
-    /// Has the writer do `work`; the answer comes when what it changed is durable.
+    /// Has the writer run `work`; returns its result once the changes are durable.
     async fn ask<R: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Transaction<'_>, u64) -> Result<R, StoreFailed> + Send + 'static,
@@ -260,7 +261,8 @@ impl QueueStore {
         self.put(work, false).await
     }
 
-    /// The same; `while_wanted`, what nobody waits for any more when its turn comes is not done.
+    /// The same; with `while_wanted`, work whose caller has left by the time of its turn is
+    /// skipped.
     async fn put<R: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Transaction<'_>, u64) -> Result<R, StoreFailed> + Send + 'static,
@@ -277,7 +279,11 @@ impl QueueStore {
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
             .ok_or_else(|| closed(true))?;
+        // A job that never reached the writer certainly changed nothing. Once it was sent, its
+        // commit may have happened even if no answer comes.
         jobs.send((now, Box::new(job))).await.map_err(|_| closed(true))?;
+        // `close` waits for the writer, which ends when every sender is dropped: a caller that
+        // waits for its answer must not hold one.
         drop(jobs);
         answer.await.map_err(|_| closed(false))?
     }
@@ -317,7 +323,7 @@ impl DurableQueue for QueueStore {
     }
 
     fn is_idle(&self, server: &str) -> bool {
-        // Most of the time there is none at all, and then nobody looks at the clock.
+        // Usually the map has no entry for the server, and then the clock is not read.
         self.0.awaited.borrow().get(server).is_none_or(|until| *until < self.0.wall.now())
     }
 
@@ -328,7 +334,7 @@ impl DurableQueue for QueueStore {
     }
 }
 
-/// A job whose answer somebody waits for.
+/// A job and the channel for its answer.
 struct PendingJob<W, R> {
     now: u64,
     while_wanted: bool,
@@ -355,12 +361,12 @@ where
     fn done(self: Box<Self>, end: Result<(), NotDurable>) {
         let Self { found, tell, .. } = *self;
         let unasked = || NotDurable { why: "the queue is broken".to_owned(), is_certain: true };
-        // Whoever asked may be gone; what it asked for stays done.
+        // The caller may have left; its change stays.
         let _gone = tell.send(end.and_then(|()| found.ok_or_else(unasked)));
     }
 }
 
-/// The one writer. Its work blocks, so it is done beside the runtime's own threads.
+/// The one writer. Its work blocks, so it runs on the runtime's blocking threads.
 async fn write(
     mut book: StoreWriter,
     mut jobs: mpsc::Receiver<TimedJob>,
@@ -378,10 +384,12 @@ async fn write(
             let end = book.run(&mut batch, now);
             (book, batch, end)
         });
-        // Nothing: the runtime ends, or something failed that nothing foresaw. Who asks is told
-        // that it is closed.
+        // The runtime ends, or the work panicked. Dropping the jobs tells their callers that the
+        // queue is closed.
         let Ok((same, batch, end)) = run.await else { return };
         book = same;
+        // The counts are published before the answers: a caller that has its answer sees them
+        // changed.
         if book.commits > before {
             tell_awaited.send_replace(book.awaited());
             tell.send_replace(book.tally());

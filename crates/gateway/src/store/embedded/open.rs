@@ -1,9 +1,9 @@
-//! Decides how the file of the queue is made, opened and checked, and what is said when it cannot
-//! be used.
+//! Decides how the file of the queue is created, opened and checked, and which error is reported
+//! when it cannot be used.
 //!
-//! A new file is made under another name and gets its own only when it is complete, so a crash in
-//! between leaves nothing that looks like a damaged queue. An old one is read as a whole before
-//! anything is added to it.
+//! A new file is written under another name and gets its own only when it is complete, so a crash
+//! in between leaves nothing that looks like a damaged queue. An existing file is read as a whole
+//! before anything is added to it.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -18,7 +18,7 @@ use redb::{
 
 /// The file, below the folder of the store.
 const FILE: &str = "queue.redb";
-/// The form of the records.
+/// The version of the record format.
 const SCHEMA: u64 = 1;
 /// Memory for pages of the file.
 const CACHE: usize = 4 << 20;
@@ -31,18 +31,18 @@ pub(super) const LAST_ID: &str = "last id";
 const SCHEMA_FACT: &str = "schema";
 const BEAT: &str = "beat";
 
-/// Why the queue cannot be used. Each names the file and the way out.
+/// Why the queue cannot be used. Each error names the file and the way out.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreTrouble {
-    /// The folder or the file cannot be made, read or written.
+    /// The folder or the file cannot be created, read or written.
     #[error("the queue in {} cannot be used: {why}", path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         why: String,
     },
-    /// Another process has it.
+    /// Another process has the file open.
     #[error(
         "the queue in {} is in use by another process; end that one, or give this one another [store] path",
         path.display()
@@ -51,7 +51,7 @@ pub enum StoreTrouble {
         /// The file.
         path: PathBuf,
     },
-    /// It was written by a later version.
+    /// A later version wrote the file.
     #[error(
         "the queue in {} has schema {found}, and this version reads schema 1; run the version that wrote it, or move the file away: {LOST}",
         path.display()
@@ -59,10 +59,10 @@ pub enum StoreTrouble {
     Newer {
         /// The file.
         path: PathBuf,
-        /// Its schema.
+        /// The schema of the file.
         found: u64,
     },
-    /// It is something else, or was damaged.
+    /// The file is not a queue, or is damaged.
     #[error(
         "the queue in {} is damaged or not a queue ({why}); restore it, or move the file away to start with an empty queue: {LOST}",
         path.display()
@@ -70,25 +70,25 @@ pub enum StoreTrouble {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What was found.
+        /// The damage that was found.
         why: String,
     },
 }
 
-/// How often a draft is made anew that others swept away.
+/// How often a draft is written anew that another process removed.
 const SWEPT: usize = 5;
 
-/// What moving the file away means.
+/// The price of moving the file away.
 const LOST: &str = "calls that wait in it are then never sent, and their results cannot be read";
 
-/// Opens the file below `folder`, and makes both where there is none.
+/// Opens the file below `folder`; creates folder and file if they are missing.
 pub(super) fn database(folder: &Path) -> Result<Database, StoreTrouble> {
     let path = file(folder);
     let io = |error: io::Error| StoreTrouble::Io { path: path.clone(), why: error.to_string() };
     if !path.try_exists().map_err(io)? {
         create(folder, &path)?;
     }
-    // The last gateway may have stopped before the name of the file was on the disk.
+    // The last gateway may have stopped before the file's name was on the disk.
     sync(folder).map_err(io)?;
     let file = OpenOptions::new().read(true).write(true).open(&path).map_err(io)?;
     if file.metadata().map_err(io)?.len() == 0 {
@@ -97,12 +97,12 @@ pub(super) fn database(folder: &Path) -> Result<Database, StoreTrouble> {
     checked(&path, || Builder::new().set_cache_size(CACHE).create_file(file))
 }
 
-/// Where the file is.
+/// The path of the file.
 pub(super) fn file(folder: &Path) -> PathBuf {
     folder.join(FILE)
 }
 
-/// Opens a database and reads all of it, so that damage shows now and not when its item is due.
+/// Opens a database and reads all of it, so that damage shows now and not when an item is due.
 pub(super) fn checked(
     path: &Path,
     open: impl FnOnce() -> Result<Database, DatabaseError>,
@@ -115,8 +115,7 @@ pub(super) fn checked(
     opened.map_err(|error| explain(path, error))
 }
 
-/// What is thrown by the store below becomes an error: a damaged file is no reason to stop the
-/// gateway.
+/// Turns a panic of the store below into an error: a damaged file must not stop the gateway.
 pub(super) fn no_panic<T>(path: &Path, work: impl FnOnce() -> T) -> Result<T, StoreTrouble> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|thrown| {
         let words = thrown.downcast_ref::<String>().map(String::as_str);
@@ -140,7 +139,7 @@ fn explain(path: &Path, error: DatabaseError) -> StoreTrouble {
     }
 }
 
-/// A file that ends too early or holds something else is reported as an error of reading.
+/// redb reports a file that ends too early, or holds other data, as a read error.
 fn tells_of_damage(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -148,7 +147,7 @@ fn tells_of_damage(error: &io::Error) -> bool {
     )
 }
 
-/// Checks the form of the records.
+/// Checks the version of the record format.
 pub(super) fn check_schema(path: &Path, write: &WriteTransaction) -> Result<(), StoreTrouble> {
     let damaged = |why: String| StoreTrouble::Damaged { path: path.to_owned(), why };
     let names = write.list_tables().map_err(|error| damaged(error.to_string()))?;
@@ -165,18 +164,18 @@ pub(super) fn check_schema(path: &Path, write: &WriteTransaction) -> Result<(), 
     }
 }
 
-/// A transaction that is on the disk when it is committed.
+/// A transaction that is on the disk when its commit returns.
 pub(super) fn transaction(database: &Database) -> Result<WriteTransaction, redb::Error> {
     let mut write = database.begin_write()?;
     write.set_durability(Durability::Immediate)?;
     Ok(write)
 }
 
-/// Commits, and then commits something of no importance.
+/// Commits, and then commits a counter of no importance.
 ///
-/// The file holds its last two commits, and the older one is taken, without a word, where the newer
-/// one is damaged. So both must hold what was promised. With two phases one commit would be as
-/// slow, and a single bit would decide.
+/// The file holds its last two commits, and redb silently falls back to the older one if the newer
+/// is damaged. So both must hold the promised change. A two-phase commit would be as slow, and a
+/// single bit would decide between the two.
 pub(super) fn commit_twice(
     database: &Database,
     write: WriteTransaction,
@@ -195,14 +194,15 @@ fn create(folder: &Path, path: &Path) -> Result<(), StoreTrouble> {
     let io = |error: io::Error| StoreTrouble::Io { path: path.to_owned(), why: error.to_string() };
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(io)?;
     sweep(folder);
-    // Another process that starts now may sweep our draft away; each does so once.
+    // Another process that starts now may remove this draft; each process does so once.
     let mut made = draft(folder, path);
     for _ in 0..SWEPT {
         if made.as_ref().is_ok_and(|is_there| !is_there) {
             made = draft(folder, path);
         }
     }
-    // The folders above may be new too. Those that are not ours to open are not.
+    // The folders above may be new too, and are synced. A folder that cannot be opened was not
+    // created here.
     for above in folder.ancestors().skip(1) {
         let _not_ours = sync(above);
     }
@@ -212,15 +212,17 @@ fn create(folder: &Path, path: &Path) -> Result<(), StoreTrouble> {
     }
 }
 
-/// Writes the file under another name and gives it its own when it is whole; whether it is there
-/// then.
+/// Writes the file under another name and links it to its own when it is complete. Returns whether
+/// the file exists then.
 fn draft(folder: &Path, path: &Path) -> Result<bool, StoreTrouble> {
     let draft = folder.join(format!("{FILE}.{}.draft", crate::runtime::random::secret()));
+    // A hard link, not a rename: it fails if the file exists, so it cannot replace the queue of a
+    // process that was faster.
     let linked = fill(&draft, path).map(|()| std::fs::hard_link(&draft, path));
     let _gone = std::fs::remove_file(&draft);
     match linked? {
         Ok(()) => Ok(true),
-        // Another process was faster; whoever opens it first has it.
+        // Another process was faster; the queue belongs to the process that opens it first.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(StoreTrouble::Io { path: path.to_owned(), why: error.to_string() }),

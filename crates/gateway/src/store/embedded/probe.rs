@@ -1,4 +1,4 @@
-//! Decides whether a queue could be opened in a folder, without making, locking or changing
+//! Decides whether a queue could be opened in a folder, without creating, locking or changing
 //! anything.
 
 use std::fs::{self, File, OpenOptions};
@@ -9,10 +9,10 @@ use rustix::fs::{Access, access};
 
 use super::open::{StoreTrouble, file};
 
-/// How a database begins.
+/// The first bytes of a redb database.
 const BEGINNING: &[u8] = b"redb\x1a\x0a";
 
-/// The file, if there is one and it can be written; nothing if there is none and it can be made.
+/// The file, if it exists and can be written; `None` if it is missing and can be created.
 pub fn probe(folder: &Path) -> Result<Option<PathBuf>, StoreTrouble> {
     let path = file(folder);
     let io = |error: io::Error| StoreTrouble::Io { path: path.clone(), why: error.to_string() };
@@ -22,7 +22,7 @@ pub fn probe(folder: &Path) -> Result<Option<PathBuf>, StoreTrouble> {
         }
         found => found.map_err(io)?.len(),
     };
-    // The folder is opened too, to be sure that the file's name is on the disk.
+    // Opening the queue also opens the folder, to sync the name of the file.
     File::open(folder).map_err(io)?;
     let opened = OpenOptions::new().read(true).write(true).open(&path).map_err(io)?;
     let mut beginning = Vec::new();
@@ -35,7 +35,7 @@ pub fn probe(folder: &Path) -> Result<Option<PathBuf>, StoreTrouble> {
     Err(StoreTrouble::Damaged { path, why: why.to_owned() })
 }
 
-/// Whether the folder, or the nearest that there is above it, takes new files.
+/// Whether the folder, or its nearest existing ancestor, takes new files.
 fn can_be_made(folder: &Path) -> io::Result<()> {
     let is_there = |path: &&Path| fs::symlink_metadata(path).is_ok();
     let nearest = folder.ancestors().find(is_there).ok_or(ErrorKind::NotFound)?;

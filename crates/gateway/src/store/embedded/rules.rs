@@ -1,4 +1,5 @@
-//! Decides what may happen to an item: how it comes, waits, is sent, ends and is forgotten.
+//! Decides the state changes of a queued item: how it is enqueued, waits, is sent, ends and is
+//! removed.
 
 use seawall::{Cause, Disposition, Effect, Failure, NotQueued, QueuedWrite, Sent};
 
@@ -6,37 +7,38 @@ use super::item::{ItemState, ItemSummary, QueuedItem, digest, name};
 use super::transaction::{StoreFailed, Transaction};
 use crate::protocol::edit::JsonObject;
 
-/// How much a clock may be set back, in milliseconds, before times are not believed any more.
+/// How far a clock may be set back, in milliseconds, before the times of an item are no longer
+/// believed.
 const CLOCK_SLACK: u64 = 60_000;
 
-/// What a server's line holds next.
+/// The head of a server's queue.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NextItem {
-    /// Nothing waits.
+    /// No item waits.
     Nothing,
     /// The first item is not due before this many milliseconds.
     Later(u64),
-    /// The first item, marked as being delivered where that was asked for.
+    /// The first item, marked as delivering if the caller asked for that.
     Due(String, Box<QueuedItem>),
 }
 
-/// What became of a wish to change an item.
+/// The outcome of a request to change an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ItemChange {
-    /// It is done.
+    /// The change was made.
     Done,
     /// There is no such item.
     Unknown,
-    /// An item in this state does not allow it.
+    /// An item in this state cannot be changed.
     NotNow(ItemState),
-    /// It was delivered already, and answered with an error.
+    /// The item was delivered already, and answered with an error.
     WentWrong,
-    /// It may have been executed, and whoever wants it sent again has not said that this is meant.
+    /// The item may have been executed, and the caller did not ask to send it even so.
     InDoubt,
 }
 
 impl Transaction<'_> {
-    /// Keeps a new call, if there is room for it.
+    /// Adds a new call, if there is room for it.
     pub(super) fn enqueue(
         &mut self,
         call: QueuedWrite,
@@ -72,7 +74,7 @@ impl Transaction<'_> {
         Ok(Ok(name(id)))
     }
 
-    /// The first item of a server's line.
+    /// The first item of a server's queue.
     pub(super) fn peek(&mut self, server: &str, now: u64) -> Result<NextItem, StoreFailed> {
         let Some((id, brief)) = self.head(server) else { return Ok(NextItem::Nothing) };
         let wait = brief.next_attempt.unwrap_or(now).saturating_sub(now);
@@ -82,7 +84,7 @@ impl Transaction<'_> {
         Ok(NextItem::Due(name(id), Box::new(self.read(id)?)))
     }
 
-    /// Makes the first item of a server's line due.
+    /// Makes the first item of a server's queue due now.
     pub(super) fn hurry(&mut self, server: &str, now: u64) -> Result<(), StoreFailed> {
         match self.head(server) {
             Some((id, brief)) if brief.next_attempt.is_some_and(|due| due > now) => {
@@ -93,10 +95,10 @@ impl Transaction<'_> {
         }
     }
 
-    /// The first item of a server's line, marked as being delivered; if it is `only` this one,
-    /// where one is named.
+    /// Marks the first item of a server's queue as delivering; if `only` names an item, then only
+    /// if that item is first.
     ///
-    /// One that is marked already was being sent by somebody who is gone.
+    /// An item that is marked already was being sent by a delivery task that is gone.
     pub(super) fn begin(
         &mut self,
         server: &str,
@@ -121,7 +123,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// Records how an attempt ended. One that may go on waits for `pause`.
+    /// Records how an attempt ended. An item that may be sent again waits for `pause`.
     pub(super) fn settle(
         &mut self,
         id: u64,
@@ -152,8 +154,8 @@ impl Transaction<'_> {
         Ok(ItemChange::Done)
     }
 
-    /// Makes an item due now; a dead one waits again, at the place in its line that it had. One
-    /// that may have been executed, and where that would do harm, only if it is meant to be sent
+    /// Makes an item due now; a dead item waits again, at its old place in its server's queue. A
+    /// dead item that may have been executed, and whose repeat would do harm, is revived only with
     /// `even_if_executed`.
     pub(super) fn retry(
         &mut self,
@@ -179,8 +181,8 @@ impl Transaction<'_> {
         Ok(ItemChange::Done)
     }
 
-    /// Forgets an item, unless it is being sent; one whose client may still read the result only
-    /// `even_if_delivered`.
+    /// Removes an item, unless an attempt is in flight. A delivered item, whose result its client
+    /// may still read, is removed only with `even_if_delivered`.
     pub(super) fn forget(
         &mut self,
         id: u64,
@@ -198,7 +200,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// Why nothing is changed about an item.
+    /// Why an item cannot be changed.
     fn not_now(&self, id: u64) -> ItemChange {
         match self.known.items.get(&id) {
             None => ItemChange::Unknown,
@@ -207,7 +209,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// Ends the wait of what waited too long, and forgets what was kept long enough.
+    /// Gives up items that waited too long, and removes ended items whose time is over.
     pub(super) fn sweep(&mut self, now: u64) -> Result<(), StoreFailed> {
         let due = |brief: &ItemSummary| match brief.state {
             ItemState::Waiting => brief.expires <= now,
@@ -234,7 +236,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// After a start: settles every attempt that was under way when the gateway stopped.
+    /// After a start: settles every attempt that was in flight when the gateway stopped.
     pub(super) fn after_start(&mut self, now: u64) -> Result<(), StoreFailed> {
         let open =
             self.known.items.iter().filter(|(_, brief)| {
@@ -246,7 +248,7 @@ impl Transaction<'_> {
             if state == ItemState::Delivering {
                 self.interrupted(id, "the gateway stopped", now)?;
             }
-            // The clock was set back since: its times mean nothing any more.
+            // The clock was set back since the item came, so its times mean nothing and start anew.
             if enqueued > now.saturating_add(CLOCK_SLACK) {
                 let mut item = self.read(id)?;
                 (item.enqueued, item.next_attempt, item.expires) =
@@ -257,9 +259,10 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// An attempt ended without anybody to tell how.
+    /// An attempt ended and its end was not recorded.
     fn interrupted(&mut self, id: u64, how: &str, now: u64) -> Result<(), StoreFailed> {
         let mut item = self.read(id)?;
+        // The mark was on the disk before the call was sent, so the server may have executed it.
         item.may_have_executed = item.call.effect != Effect::ReadOnly;
         if item.call.effect.is_replayable() {
             item.state = ItemState::Waiting;
@@ -305,8 +308,9 @@ impl Transaction<'_> {
     }
 }
 
-/// Whether a failed attempt leaves the item waiting. What may have been executed is sent again only
-/// if that is harmless, and nothing is sent again that stays wrong or was refused.
+/// Whether the item goes on waiting after a failed attempt. A call that may have been executed is
+/// sent again only if that is harmless; a call that would fail the same way or was refused is not
+/// sent again.
 fn may_go_on(failure: &Failure, effect: Effect) -> bool {
     let is_refused = matches!(
         failure.cause,

@@ -1,5 +1,5 @@
-//! Decides how records are read and changed within one transaction, and remembers what they were
-//! before.
+//! Decides how records are read and changed within one transaction, and remembers how they were
+//! before it.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::open::LAST_ID;
 use super::writer::{KnownItems, UndoRecords};
 use crate::protocol::limits;
 
-/// The store below failed; the transaction is worth nothing.
+/// The store below failed; the transaction must be discarded.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct StoreFailed(pub(super) String);
@@ -47,7 +47,7 @@ impl<'a> Transaction<'a> {
         Self { items, facts, known, undo, bounds, is_changed: false }
     }
 
-    /// An item as a whole.
+    /// A whole item.
     pub(super) fn item(&mut self, id: u64) -> Result<Option<QueuedItem>, StoreFailed> {
         self.state(id).map(|_| self.read(id)).transpose()
     }
@@ -75,7 +75,7 @@ impl<'a> Transaction<'a> {
         (found, has_more)
     }
 
-    /// Puts records back as they were.
+    /// Puts records back as they were before the failed commits.
     pub(super) fn put_back(&mut self, undo: &UndoRecords) -> Result<(), StoreFailed> {
         for (id, before) in undo {
             match before {
@@ -90,19 +90,19 @@ impl<'a> Transaction<'a> {
         Ok(())
     }
 
-    /// This id is given, and never again.
+    /// Takes this id, which is never given again.
     pub(super) fn give_id(&mut self, id: u64) -> Result<(), StoreFailed> {
         self.facts.insert(LAST_ID, id)?;
         self.known.last_id = id;
         Ok(())
     }
 
-    /// The oldest item of a server that is not done.
+    /// The oldest waiting or delivering item of a server.
     pub(super) fn head(&self, server: &str) -> Option<(u64, ItemSummary)> {
         self.line(server).next().map(|(id, brief)| (*id, brief.clone()))
     }
 
-    /// The oldest item with the same call that is not done, or else the newest that is.
+    /// The oldest waiting or delivering item with the same call, or else the newest that has ended.
     pub(super) fn find(
         &self,
         call: &QueuedWrite,
@@ -119,12 +119,13 @@ impl<'a> Transaction<'a> {
                 return Ok(Some(earlier(brief)));
             }
         }
-        // Of those the arguments are forgotten.
+        // A delivered item no longer has its arguments, so the digest decides for those that have
+        // ended.
         let of_server = self.known.items.values().rev().filter(|brief| brief.server == call.server);
         Ok(of_server.filter(|brief| brief.ended.is_some()).find(|brief| may_be(brief)).map(earlier))
     }
 
-    /// A server's items that are not done, oldest first.
+    /// The waiting and delivering items of a server, oldest first.
     fn line(&self, server: &str) -> impl Iterator<Item = (&u64, &ItemSummary)> {
         let is_open =
             |brief: &ItemSummary| matches!(brief.state, ItemState::Waiting | ItemState::Delivering);
@@ -135,7 +136,7 @@ impl<'a> Transaction<'a> {
         self.known.items.get(&id).map(|brief| brief.state)
     }
 
-    /// Forgets results, the oldest first, until there is room. What waits or is dead stays.
+    /// Removes delivered items, the oldest first, until there is room. Waiting and dead items stay.
     pub(super) fn make_room(&mut self, size: usize) -> Result<Result<(), NotQueued>, StoreFailed> {
         let refused = |why: String| Ok(Err(NotQueued::Refused(why)));
         if size > limits::QUEUED {
@@ -191,11 +192,13 @@ impl<'a> Transaction<'a> {
             .known
             .bytes
             .saturating_sub(before.as_ref().map_or(0, |record| record.len() as u64));
+        // The first record wins: a later change in the same commit must not replace the one from
+        // before it.
         self.undo.entry(id).or_insert(before);
     }
 }
 
-/// What became of a call.
+/// The fate of an earlier call.
 fn fate(brief: &ItemSummary, now: u64) -> WriteFate {
     let ago = Duration::from_millis(now.saturating_sub(brief.ended.unwrap_or(now)));
     match brief.state {

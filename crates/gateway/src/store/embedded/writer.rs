@@ -1,9 +1,9 @@
-//! Decides how changes reach the disk: all that are asked for meanwhile in one commit, and told
-//! only when it is durable.
+//! Decides how changes reach the disk: all jobs that arrive during a commit share the next one, and
+//! get their answers only when it is durable.
 //!
-//! When a commit fails, nobody knows whether it happened. The file is then opened again and what
-//! the commit touched is put back as it was; only then is it certain that nothing of it will be
-//! done. Until that works nothing else is changed.
+//! When a commit fails, it may have happened or not. The writer then opens the file again and puts
+//! the records that the commit touched back as they were; only then is it certain that the change
+//! will have no effect. Until that works, nothing else is changed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,14 +15,14 @@ use super::open::{self, FACTS, ITEMS, LAST_ID, StoreTrouble};
 use super::transaction::{StoreFailed, Transaction};
 use super::{QueueBounds, StateCounts};
 
-/// Opens the database; again after each failure.
+/// Opens the database; called again after each failure.
 pub(super) type DatabaseOpener = Box<dyn Fn() -> Result<Database, StoreTrouble> + Send>;
 
-/// A change or a question, and who waits for its answer.
+/// A change or a query, with the channel for its answer.
 pub(super) trait StoreJob: Send {
-    /// Does it. What it changes is not durable yet.
+    /// Runs the job in a transaction. Its changes are not durable yet.
     fn apply(&mut self, page: &mut Transaction<'_>) -> Result<(), StoreFailed>;
-    /// Tells the answer, once it is durable.
+    /// Sends the answer, after the commit succeeded or failed.
     fn done(self: Box<Self>, end: Result<(), NotDurable>);
 }
 
@@ -30,18 +30,19 @@ pub(super) trait StoreJob: Send {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{why}")]
 pub struct NotDurable {
-    /// What the store said.
+    /// The error of the store.
     pub why: String,
-    /// It was put back: nothing of it will be done. Otherwise it may or may not be in the file.
+    /// Whether the change certainly has no effect: it was put back, or never begun. Otherwise it
+    /// may or may not be in the file.
     pub is_certain: bool,
 }
 
-/// The queue: what is known of every item, and the file that holds them.
+/// The queue in memory, and the file that holds it.
 pub(super) struct StoreWriter {
     pub(super) path: PathBuf,
     opener: DatabaseOpener,
     bounds: QueueBounds,
-    /// Nothing, after a failure that could not be mended yet.
+    /// `None` after a failure that could not be repaired yet.
     file: Option<Database>,
     known: KnownItems,
     /// Records as they were before the commits that failed.
@@ -50,14 +51,14 @@ pub(super) struct StoreWriter {
     pub(super) commits: u64,
 }
 
-/// Until when, in milliseconds since 1970, it matters what a server has in the queue.
+/// For each server: until when, in milliseconds since 1970, its items matter for new calls.
 pub(super) type AwaitedUntil = BTreeMap<String, u64>;
 
-/// How long it matters that a call was made, in milliseconds: the same call is rarely held back for
-/// longer.
+/// How long a delivered or dead item matters for new calls, in milliseconds: an identical call is
+/// rarely held back for longer.
 const LATELY: u64 = 60 * 60 * 1000;
 
-/// What is kept in memory: everything but arguments and results.
+/// The queue in memory: everything but arguments and results.
 #[derive(Default)]
 pub(super) struct KnownItems {
     pub(super) items: BTreeMap<u64, ItemSummary>,
@@ -69,8 +70,8 @@ pub(super) struct KnownItems {
 pub(super) type UndoRecords = BTreeMap<u64, Option<Vec<u8>>>;
 
 impl StoreWriter {
-    /// Opens the file and reads it. Attempts that were under way when the last gateway stopped are
-    /// settled.
+    /// Opens the file and reads it. Settles attempts that were in flight when the last gateway
+    /// stopped.
     pub(super) fn open(
         path: PathBuf,
         opener: DatabaseOpener,
@@ -88,14 +89,14 @@ impl StoreWriter {
         };
         book.reopen()?;
         let is_writable = book.probe()?;
-        // A disk that is full now may have room later: each job tries again.
+        // A disk that is full now may have room later: each batch of jobs opens the file again.
         if !is_writable || book.commit(|page| page.after_start(now)).is_err() {
             book.close();
         }
         Ok(book)
     }
 
-    /// Writes something of no importance. Some damage shows only then.
+    /// Writes a record of no importance: some damage shows only then.
     fn probe(&self) -> Result<bool, StoreTrouble> {
         let Some(file) = &self.file else { return Ok(false) };
         let write = || open::transaction(file).and_then(|write| open::commit_twice(file, write));
@@ -108,7 +109,7 @@ impl StoreWriter {
         }
     }
 
-    /// Does the jobs in one commit.
+    /// Runs the jobs in one commit.
     pub(super) fn run(
         &mut self,
         jobs: &mut [Box<dyn StoreJob>],
@@ -122,7 +123,7 @@ impl StoreWriter {
         result.map_err(|lost| self.mend(&lost))
     }
 
-    /// How many items there are in each state.
+    /// The number of items in each state.
     pub(super) fn tally(&self) -> StateCounts {
         let mut tally = StateCounts::default();
         for brief in self.known.items.values() {
@@ -139,7 +140,7 @@ impl StoreWriter {
         tally
     }
 
-    /// The servers for which something waits or is being sent, or did so lately.
+    /// The servers with items that wait, are being sent, or ended lately.
     pub(super) fn awaited(&self) -> AwaitedUntil {
         let mut awaited = AwaitedUntil::new();
         for brief in self.known.items.values() {
@@ -157,16 +158,16 @@ impl StoreWriter {
         awaited
     }
 
-    /// Makes sure that the file is open and tells the truth.
+    /// Makes sure that the file is open and holds no half-failed commit.
     fn ready(&mut self) -> Result<(), NotDurable> {
         if self.file.is_some() && self.undo.is_empty() {
             return Ok(());
         }
-        // What these jobs ask for was not begun.
+        // These jobs did not run, so it is certain that they changed nothing.
         self.put_back().map_err(|why| NotDurable { why, is_certain: true })
     }
 
-    /// After a failed commit: finds out whether it happened, and takes it back.
+    /// After a failed commit: undoes it, whether it happened or not.
     fn mend(&mut self, lost: &StoreFailed) -> NotDurable {
         let is_certain = self.put_back().is_ok();
         NotDurable { why: lost.to_string(), is_certain }
@@ -174,6 +175,8 @@ impl StoreWriter {
 
     fn put_back(&mut self) -> Result<(), String> {
         self.reopen().map_err(|trouble| trouble.to_string())?;
+        // The commit below collects undo records of its own. If it fails, those are dropped and the
+        // original ones are kept: they hold the records from before the first failure.
         let undo = std::mem::take(&mut self.undo);
         let result = self.commit(|page| page.put_back(&undo));
         if let Err(lost) = result {
@@ -192,6 +195,8 @@ impl StoreWriter {
         let Some(file) = &self.file else {
             return Err(StoreFailed("the file is not open".to_owned()));
         };
+        // `known` changes with the transaction, before the commit. If the commit fails, `reopen`
+        // reads it anew from the file.
         let (known, undo, bounds) = (&mut self.known, &mut self.undo, &self.bounds);
         let is_committed = open::no_panic(&self.path, || {
             let write = open::transaction(file)?;
@@ -213,6 +218,7 @@ impl StoreWriter {
             Ok::<_, StoreFailed>(is_changed)
         })
         .map_err(|trouble| StoreFailed(trouble.to_string()))??;
+        // Only a durable commit may forget how the records were before.
         self.undo.clear();
         self.commits += u64::from(is_committed);
         Ok(())
@@ -223,7 +229,7 @@ impl StoreWriter {
         let _broken = open::no_panic(&self.path, || drop(file));
     }
 
-    /// Opens the file, new or again, and reads every record in it.
+    /// Opens the file, for the first time or again, and reads every record in it.
     fn reopen(&mut self) -> Result<(), StoreTrouble> {
         self.close();
         let file = (self.opener)()?;
@@ -233,7 +239,7 @@ impl StoreWriter {
     }
 }
 
-/// Every record of the file, checked.
+/// Reads and checks every record of the file.
 fn read(path: &std::path::Path, file: &Database) -> Result<KnownItems, StoreTrouble> {
     let damaged = |why: String| StoreTrouble::Damaged { path: path.to_owned(), why };
     let lost = |error: StoreFailed| damaged(error.0);

@@ -1,5 +1,5 @@
-//! The files of other processes at the same place: decides which of their writes nobody was told
-//! about.
+//! Decides which writes of other processes at the same place are uncertain: those of which no
+//! client learned the outcome.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use super::slots::{EXTENSION, JournalSlot, SLOT, SLOTS, age, now, wipe};
 
-/// Files that are read, the newest first.
+/// Journal files that are read, the newest first.
 const FILES: usize = 64;
-/// What was noted longer ago than this concerns nobody.
+/// Older notes are ignored.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A write that another process noted.
@@ -25,33 +25,35 @@ pub(super) struct LeftWrite {
 }
 
 impl LeftWrite {
-    /// How long ago `call` was sent, and for how long nobody has been there to be told what became
-    /// of it. `None` if this is another write, if somebody is there, or has looked since.
+    /// How long ago `call` was sent, and for how long no client has been there to learn its
+    /// outcome. `None` if this is another write, if its client is still there, or if a client has
+    /// read from the server since.
     pub(super) fn since(&self, call: u128) -> Option<(Duration, Duration)> {
         let slot = (self.call == call).then(|| self.slot())??;
         if slot.left == 0 && is_dead(&self.file) {
-            // From now on, for all who ask.
+            // Noted in the file, so that every process counts from the same time.
             let _for_us_only = JournalSlot { left: now(), ..slot }.write(&self.file, self.place);
             return Some((age(slot.at), Duration::ZERO));
         }
         (slot.left != 0).then(|| (age(slot.at), age(slot.left)))
     }
 
-    /// Somebody looked: that shows nothing of what a living process still has under way.
+    /// A client read from the server. That wipes the note only if the process is dead: a read
+    /// proves nothing about a write that a living process still has in flight.
     pub(super) fn looked(&self, who: u128) {
         if self.who == who && self.slot().is_some() && is_dead(&self.file) {
             let _stays = wipe(&self.file, self.place);
         }
     }
 
-    /// What stands there now.
+    /// The note as it is in the file now; `None` if its slot was emptied or reused.
     fn slot(&self) -> Option<JournalSlot> {
         JournalSlot::read(&self.file, self.place).filter(|slot| slot.call == self.call)
     }
 }
 
-/// Whether the process of a file is gone. Several may ask at the same time; only one that lives
-/// keeps them out.
+/// Whether the process of a file is dead. The check takes a shared lock, so several processes may
+/// check at once; only the exclusive lock of a living process refuses it.
 fn is_dead(file: &File) -> bool {
     match file.try_lock_shared() {
         Ok(()) => {
@@ -59,13 +61,14 @@ fn is_dead(file: &File) -> bool {
             true
         }
         Err(TryLockError::WouldBlock) => false,
-        // Where there are no locks nobody can tell: then what it noted is not forgotten.
+        // On a file system without locks the state of the process is unknown: its writes count as
+        // uncertain.
         Err(TryLockError::Error(_)) => true,
     }
 }
 
-/// How many other processes live, and what all of them noted. What concerns nobody any more is
-/// removed.
+/// The number of other processes that live, and the writes in all their files. Removes files of
+/// dead processes that hold no write, and those beyond `FILES`.
 pub(super) fn find(folder: &Path, own: &Path) -> io::Result<(usize, Vec<LeftWrite>)> {
     let entries = fs::read_dir(folder)?.flatten();
     let mut files: Vec<_> = entries
@@ -109,7 +112,7 @@ fn read(file: &Arc<File>) -> Vec<LeftWrite> {
     let left = recent.map(|(place, slot)| {
         (LeftWrite { file: Arc::clone(file), place, call: slot.call, who: slot.who }, slot.left)
     });
-    // Whoever finds it first notes when.
+    // The process that first finds an unmarked write of a dead process notes the time.
     left.inspect(|(left, known)| _ = (*known == 0).then(|| left.since(left.call)))
         .map(|(left, _)| left)
         .collect()

@@ -1,14 +1,14 @@
-//! Decides what the next process knows of the writes that this one had under way when it was
-//! killed.
+//! Decides which writes the next process treats as uncertain: those that this process had in flight
+//! when it was killed.
 //!
-//! A write is noted before it is sent, and wiped once its answer was delivered or it is certain
-//! that it was not executed. A write that a dead process left noted may have been executed, and
-//! nobody was told: its repeat is held back like every uncertain write, until its client has
-//! looked.
+//! A write is noted before it is sent, and wiped once its answer was delivered or it certainly was
+//! not executed. A write that a dead process left in its journal may have been executed, and no
+//! client was told: its repeat is held back like every uncertain write, until its client has read
+//! from the server.
 //!
-//! Each process has a file of its own (`slots`) and reads those of others (`left`). Nothing is
-//! synced: what the system has taken survives the process, and with the system its connections and
-//! servers go too.
+//! Each process has a file of its own (`slots`) and reads the files of others (`left`). Nothing is
+//! synced: bytes that the system has taken survive the process, and a crash of the system also ends
+//! its connections and servers.
 
 mod left;
 mod slots;
@@ -31,10 +31,10 @@ use self::slots::{JournalSlot, JournalSlots};
 use crate::protocol::hash::key;
 use crate::runtime::log;
 
-/// Two changes of a folder sooner than this after each other may have the same time.
+/// Two changes of a folder within this time may get the same modification time.
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// The writes under way in this process, and those that other ones left.
+/// The writes in flight in this process, and those that other processes left.
 #[derive(Debug, Default)]
 pub(crate) struct Journal(OnceLock<OpenJournal>);
 
@@ -42,23 +42,24 @@ pub(crate) struct Journal(OnceLock<OpenJournal>);
 struct OpenJournal {
     folder: PathBuf,
     own: JournalSlots,
-    /// Which processes may be at this place, and what else decides what their servers show.
+    /// Which processes may share this place, and under which circumstances they read from its
+    /// servers.
     place: JournalPlace,
     seen: Mutex<SeenWrites>,
 }
 
-/// Which processes may be at a place at the same time.
+/// Which processes may use a place at the same time.
 #[derive(Clone, Debug)]
 pub(crate) enum JournalPlace {
-    /// One, and another only after it: those that listen on the same address.
+    /// One process, and another only after it has ended: those that listen on the same address.
     ForOne,
-    /// Any number. Who was started with other circumstances may look at something else, and lifts
-    /// nothing by it.
+    /// Any number of processes. A process started under other circumstances may read from other
+    /// servers, so its reads settle no uncertain write.
     ForMany(String),
 }
 
-/// What others had noted when it was last looked, and when the folder had changed by then, if that
-/// says all.
+/// The writes that other processes had noted when their files were last read, and the folder's
+/// modification time by then, if that time proves that nothing has changed since.
 #[derive(Debug, Default)]
 struct SeenWrites {
     left: Arc<[LeftWrite]>,
@@ -74,15 +75,19 @@ impl OpenJournal {
         Ok(Self { folder: folder.to_owned(), own, place, seen })
     }
 
-    /// What other processes at this place have noted by now.
+    /// The writes that other processes at this place have noted by now.
     fn left(&self) -> Arc<[LeftWrite]> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if let JournalPlace::ForOne = self.place {
             return Arc::clone(&seen.left);
         }
-        // Where nobody came since, and nobody else lives, there is nothing new.
+        // If no file came or went since, and no other process lives that could write to its file,
+        // there is nothing new.
         let changed = self.folder.metadata().and_then(|facts| facts.modified()).ok();
         if changed.is_none() || seen.changed != changed {
+            // The folder's time does not show writes into a file, so it proves nothing while
+            // another process lives; nor right after a change, because a second change could get
+            // the same time.
             let (living, left) = left::find(&self.folder, self.own.path()).unwrap_or_default();
             let is_settled = |at: &SystemTime| at.elapsed().is_ok_and(|age| age > SETTLED);
             *seen = SeenWrites {
@@ -94,7 +99,8 @@ impl OpenJournal {
     }
 }
 
-/// Whose look at which server shows what became of a write.
+/// A conversation and a server: a read by the first from the second shows the outcome of its writes
+/// there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Looker<'a> {
     /// The conversation.
@@ -116,8 +122,8 @@ impl Looker<'_> {
 }
 
 impl Journal {
-    /// Opens the journal of a place, which has a `folder` of its own: what other processes there
-    /// left is known from now on.
+    /// Opens the journal of a place, which has a `folder` of its own, and reads the writes that
+    /// other processes left there.
     pub(crate) fn open(&self, folder: &Path, place: JournalPlace) {
         match OpenJournal::new(folder, place) {
             Ok(open) => _ = self.0.set(open),
@@ -125,7 +131,7 @@ impl Journal {
         }
     }
 
-    /// A write that is to be sent. `None` if nothing is noted here.
+    /// Prepares the note of a write that is to be sent. `None` if the journal is not open.
     pub(crate) fn write(
         self: &Arc<Self>,
         rejoin: &Rejoin,
@@ -135,8 +141,8 @@ impl Journal {
         written: &str,
     ) -> Option<Arc<JournaledWrite>> {
         let open = self.0.get()?;
-        // Under fixed keys, so that the next process finds it: whoever can make two calls that
-        // collide can make both.
+        // Under fixed keys, so that the next process finds the write. A caller that can make two
+        // calls collide can also make both of them.
         let call =
             Keys::fixed().key(&[&*rejoin.scope, looker.server, tool, written], arguments).number();
         let (journal, who, patience) = (Arc::clone(self), looker.number(&open.place), rejoin.after);
@@ -144,7 +150,8 @@ impl Journal {
         Some(Arc::new(JournaledWrite { journal, call, who, patience, number, is_known }))
     }
 
-    /// Somebody has read from a server, and can know what became of writes there.
+    /// A client has read from a server, and so can know the outcome of its writes there: wipes
+    /// those notes.
     pub(crate) fn looked(&self, looker: Looker<'_>) {
         let Some(open) = self.0.get() else { return };
         let left = open.left();
@@ -155,8 +162,8 @@ impl Journal {
         }
     }
 
-    /// The client closed its end: what it had given up by then is other processes' affair from now
-    /// on.
+    /// The client closed its end: marks the writes that it had given up by then, so that other
+    /// processes hold their repeats back.
     pub(crate) fn leave(&self) {
         self.0.get().into_iter().for_each(|open| open.own.leave());
     }
@@ -168,23 +175,23 @@ pub(crate) struct JournaledWrite {
     journal: Arc<Journal>,
     call: u128,
     who: u128,
-    /// How soon after it was sent nobody gives up.
+    /// A client does not give up sooner than this after the write was sent.
     patience: Duration,
-    /// Its number among those that were noted; 0 before that.
+    /// The number of its note in this process; 0 before it is noted.
     number: AtomicU64,
-    /// It is known what became of it, and its client is to be told.
+    /// Whether the outcome is known and the client is to be told.
     is_known: AtomicBool,
 }
 
 impl JournaledWrite {
-    /// How long ago the same write was sent by another process, and for how long nobody has known
-    /// what became of it, if that is so.
+    /// If another process sent the same write: how long ago, and for how long its outcome has been
+    /// unknown.
     pub(crate) fn left_behind(&self) -> Option<(Duration, Duration)> {
         let open = self.journal.0.get()?;
         open.left().iter().filter_map(|left| left.since(self.call)).min()
     }
 
-    /// It is about to be sent.
+    /// Notes the write. Called before it is sent.
     pub(crate) fn begin(&self) {
         if let Some(open) = self.journal.0.get().filter(|_| !self.is_noted()) {
             self.number.store(
@@ -198,18 +205,20 @@ impl JournaledWrite {
         self.number.load(Ordering::Relaxed) != 0
     }
 
-    /// It ended. One that was certainly not executed concerns nobody any more.
+    /// The write ended. A write that certainly was not executed is wiped at once.
     pub(crate) fn ended(&self, end: WriteEnd) {
         self.is_known.store(end == WriteEnd::Answered, Ordering::Relaxed);
         let Some(open) = self.journal.0.get().filter(|_| self.is_noted()) else { return };
         match end {
+            // The note stays until the answer was delivered: a process that is killed before that
+            // has told no client.
             WriteEnd::Answered => {}
             WriteEnd::NotExecuted => open.own.wipe(self.call),
             WriteEnd::Uncertain => open.own.doubt(self.call),
         }
     }
 
-    /// Its answer was delivered.
+    /// The answer of the write was delivered.
     pub(crate) fn delivered(&self) {
         if let Some(open) = self.journal.0.get().filter(|_| self.is_known.load(Ordering::Relaxed)) {
             open.own.delivered(self.call, self.number.load(Ordering::Relaxed));
@@ -220,10 +229,10 @@ impl JournaledWrite {
 /// How a write ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteEnd {
-    /// With an answer, for whoever is there to take it.
+    /// With an answer, which may or may not find its client.
     Answered,
-    /// It was certainly not executed.
+    /// The write certainly was not executed.
     NotExecuted,
-    /// Nobody knows.
+    /// The write may have been executed.
     Uncertain,
 }

@@ -1,5 +1,5 @@
-//! The file of one process: a slot of 64 bytes for each write under way, with hashes and times,
-//! nothing that a client said. Decides which slot a write gets, and which write gives way.
+//! Decides which slot of this process's journal file a write gets, and which write gives way when
+//! all are taken. A slot has 64 bytes: hashes and times, no text of a client.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -12,26 +12,27 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::log;
 use crate::runtime::random::secret;
 
-/// Writes that one process notes at a time; then the oldest gives way.
+/// Writes that one process notes at a time; after that the oldest gives way.
 pub(super) const SLOTS: usize = 4096;
 /// The bytes of a slot.
 pub(super) const SLOT: usize = 64;
-/// A script that asks and closes its end does so at once; a client that waited for longer than this
-/// has given up.
+/// A script sends its requests and closes its end at once; a client that had waited for longer than
+/// this has given up.
 const SCRIPT: Duration = Duration::from_millis(200);
-/// How the name of a file ends.
+/// The extension of a journal file.
 pub(super) const EXTENSION: &str = "slots";
 
-/// What is noted of one write.
+/// The note of one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct JournalSlot {
-    /// Which call of which caller.
+    /// The call and its caller, hashed.
     pub(super) call: u128,
-    /// Whose look at which server shows what became of it.
+    /// The conversation and server, hashed: a read by the one from the other shows the outcome.
     pub(super) who: u128,
-    /// When it was sent, in milliseconds of wall time; never 0.
+    /// When the write was sent, in milliseconds of wall time; never 0, because 0 marks an empty
+    /// slot.
     pub(super) at: u64,
-    /// When it was known that nobody is there to be told what becomes of it; 0 while somebody is.
+    /// When it became known that no client waits for the outcome; 0 while a client does.
     pub(super) left: u64,
 }
 
@@ -41,7 +42,7 @@ impl JournalSlot {
         Self { call, who, at: now(), left: 0 }
     }
 
-    /// `None` if the slot is empty.
+    /// Parses a slot; `None` if it is empty.
     pub(super) fn parse(bytes: &[u8; SLOT]) -> Option<Self> {
         let hash =
             |at: usize| bytes[at..].first_chunk().map_or(0, |bytes| u128::from_le_bytes(*bytes));
@@ -75,7 +76,7 @@ pub(super) fn wipe(file: &File, place: usize) -> io::Result<()> {
 #[derive(Debug)]
 pub(super) struct JournalSlots {
     path: PathBuf,
-    /// Locked while the process lives, by which others know that.
+    /// Locked while the process lives: by the lock other processes see that it does.
     file: File,
     used: Mutex<UsedSlots>,
 }
@@ -85,20 +86,21 @@ struct UsedSlots {
     writes: HashMap<u128, NotedWrite>,
     free: Vec<usize>,
     end: usize,
-    /// How many were noted so far.
+    /// How many writes were noted so far.
     count: u64,
     is_broken: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct NotedWrite {
-    /// The how-manyth: the same call may be made again before the end of the first was told.
+    /// The number of this note. The same call may be noted again before the end of the first is
+    /// reported.
     number: u64,
     place: usize,
     slot: JournalSlot,
-    /// How soon after it was sent nobody gives up.
+    /// A client does not give up sooner than this after the write was sent.
     patience: Duration,
-    /// It has ended, and nobody knows whether it was executed.
+    /// Whether the write has ended without a known outcome.
     is_uncertain: bool,
 }
 
@@ -107,7 +109,8 @@ impl JournalSlots {
         let draft = folder.join(secret());
         let file =
             OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&draft)?;
-        // Nobody finds it before it is locked, and takes it for a dead process's.
+        // Renamed only after it is locked: another process that found the file without a lock would
+        // take it for that of a dead process.
         file.try_lock()?;
         let path = draft.with_extension(EXTENSION);
         fs::rename(&draft, &path)?;
@@ -122,12 +125,14 @@ impl JournalSlots {
         self.lock().writes.is_empty()
     }
 
-    /// Notes a write; gives its number.
+    /// Notes a write; returns the number of the note.
     pub(super) fn note(&self, slot: JournalSlot, patience: Duration) -> u64 {
         let mut used = self.lock();
         used.count += 1;
         let number = used.count;
         let place = used.place(slot.call);
+        // A write that cannot be noted is sent all the same; only the protection after a kill is
+        // lost, and the operator is told once.
         if let Err(error) = slot.write(&self.file, place)
             && !std::mem::replace(&mut used.is_broken, true)
         {
@@ -138,17 +143,20 @@ impl JournalSlots {
         number
     }
 
-    /// Nobody has to know of it any more.
+    /// Wipes the note of a call.
     pub(super) fn wipe(&self, call: u128) {
         let mut used = self.lock();
         if let Some(NotedWrite { place, .. }) = used.writes.remove(&call) {
+            // Under the lock: once the place is free another write may be noted there, and a late
+            // wipe would erase that note.
             used.is_broken |= wipe(&self.file, place).is_err();
             used.free.push(place);
         }
     }
 
-    /// Its answer was written; but nobody reads what a pipe takes whose client has gone.
-    /// `number` is its own, or 0 for whoever got another's answer.
+    /// The answer of a write was delivered: wipes its note, unless its client has left. A pipe
+    /// still takes answers that its client will never read. `number` is that of the note, or 0 for
+    /// a call that got the answer of another call.
     pub(super) fn delivered(&self, call: u128, number: u64) {
         let is_read =
             |write: &NotedWrite| write.slot.left == 0 && (number == 0 || number == write.number);
@@ -158,14 +166,15 @@ impl JournalSlots {
         }
     }
 
-    /// It has ended, and nobody knows whether it was executed.
+    /// The write ended without a known outcome.
     pub(super) fn doubt(&self, call: u128) {
         if let Some(write) = self.lock().writes.get_mut(&call) {
             write.is_uncertain = true;
         }
     }
 
-    /// Whoever looked knows what became of those that have ended.
+    /// A client read from its server and knows the outcome of its writes that have ended: wipes
+    /// their notes.
     pub(super) fn looked(&self, who: u128) {
         let is_seen = |write: &NotedWrite| write.is_uncertain && write.slot.who == who;
         let seen: Vec<u128> = self
@@ -178,8 +187,9 @@ impl JournalSlots {
         seen.into_iter().for_each(|call| self.wipe(call));
     }
 
-    /// The client closed its end. What it asked for long before that it has given up; but a script
-    /// may ask, close its end, and read.
+    /// The client closed its end: marks the writes that it sent some time ago, which it has given
+    /// up. A write sent just before stays unmarked: a script may send, close its end, and then
+    /// read.
     pub(super) fn leave(&self) {
         let mut used = self.lock();
         let UsedSlots { writes, is_broken, .. } = &mut *used;
@@ -202,7 +212,7 @@ impl JournalSlots {
 }
 
 impl UsedSlots {
-    /// A place for a call: the one it has, a free one, a new one, or that of the oldest.
+    /// A place for a call: the one it has, a free one, a new one, or that of the oldest write.
     fn place(&mut self, call: u128) -> usize {
         if let Some(write) = self.writes.get(&call) {
             return write.place;
@@ -220,7 +230,7 @@ impl UsedSlots {
     }
 }
 
-/// Tells what is not kept, and why.
+/// Warns the operator that writes in flight are not journaled, and why.
 pub(super) fn warn(path: &Path, error: &io::Error) {
     let path = path.display();
     log::warn(&format!(
@@ -228,7 +238,7 @@ pub(super) fn warn(path: &Path, error: &io::Error) {
     ));
 }
 
-/// The time, as all processes know it.
+/// The wall time in milliseconds, which all processes share; at least 1.
 #[expect(clippy::disallowed_methods, reason = "processes have no other clock in common")]
 pub(super) fn now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What one process notes, and what the next one knows of it.
+//! Tests the notes of one process, and the conclusions that the next one draws from them.
 
 use std::fs;
 use std::path::PathBuf;

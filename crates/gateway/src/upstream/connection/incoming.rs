@@ -1,5 +1,5 @@
-//! What a server says, and whom it is for: an answer for the call that asked, news and questions
-//! for the client they concern.
+//! Routes a server's messages: an answer to its call, a notification or question to the client it
+//! concerns.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,12 +11,13 @@ use crate::upstream::call::ClientSink;
 use crate::upstream::{UpstreamFailure, beginning};
 
 impl Connection {
-    /// Takes what the server sent; `on` is the request whose answer stream it came on.
+    /// Takes a message of the server; `on` is the request on whose answer stream it came.
     pub fn receive(self: &Arc<Self>, message: Message, on: Option<u64>) {
         self.hear();
         match message.kind() {
             MessageKind::Result | MessageKind::Error => {
                 let number = message.id().and_then(Id::as_number);
+                // Ids start at one and rise, so an id from `next` on was never given to a request.
                 if number
                     .is_none_or(|number| number == 0 || number >= self.next.load(Ordering::Relaxed))
                 {
@@ -34,9 +35,9 @@ impl Connection {
         }
     }
 
-    /// An answer to nothing that was asked here. Whose it is cannot be known, so nobody gets it;
-    /// who waits for it waits on. One that comes late or twice is not meant: its id was given to a
-    /// call that is over.
+    /// Counts an answer to a request that was never sent here. Its call cannot be known, so the
+    /// answer is dropped, and the call that it was meant for keeps waiting. A late or repeated
+    /// answer is not counted: its id was given to a call that has ended.
     fn astray(&self, answer: &Message) {
         if let Some(status) = self.status.get() {
             status.stray();
@@ -73,6 +74,8 @@ impl Connection {
             }
         }
         if notification.method() == "notifications/tools/list_changed" {
+            // Lists read before this notification are stale, and so are the header params learned
+            // from them.
             self.forget_unread_list();
             if let Some(header_params) = self.header_params.get() {
                 header_params.forget();
@@ -90,7 +93,7 @@ impl Connection {
                     self.pass(&notification, span, &token, &sink);
                 }
             }
-            // A modern server asks nothing, so it can only end a subscription.
+            // A modern server sends no requests that it could cancel, so this ends a subscription.
             "notifications/cancelled" if self.era() == Era::Modern => {
                 let ended = notification
                     .field("requestId")
@@ -122,9 +125,9 @@ impl Connection {
         }
     }
 
-    /// Where a message goes that names no call: to the call on whose stream it came, or to the only
-    /// call it can be about, or to the client at large. If nobody listens there, to the newest
-    /// call, as long as all calls are of one client: nobody is ever asked in another's place.
+    /// The sink of a message that names no call: the call on whose stream it came, or the only call
+    /// it can be about, or the connection's general sink. If no client listens there, the newest
+    /// call, as long as all calls belong to one client: a client is never asked in another's place.
     fn sink(&self, on: Option<u64>, is_question: bool) -> Arc<dyn ClientSink> {
         let open = self.open();
         let named = on.and_then(|number| open.pending.get(&number));

@@ -1,10 +1,10 @@
-//! Decides when a server that answers nothing is given up, and another conversation with it begins.
+//! Decides when a silent server is given up and another connection replaces this one.
 //!
-//! A call that nobody waits for any more, and since whose sending nothing at all was heard, makes
-//! its server suspect: it is pinged. Whatever it says then, an error too, shows that it is there. A
-//! server that does one thing at a time says nothing while it works, so it is not given up before
-//! the suspect call's own time is over, nor as long as a call that was sent before it is still
-//! waited for.
+//! A call that its caller has given up, and since whose sending the server has sent nothing at all,
+//! makes the server suspect: the gateway pings it. Any message then, also an error, shows that the
+//! server is alive. A server that handles one request at a time is silent while it works, so it is
+//! not given up before the suspect call's deadline, nor while a call that was sent earlier still
+//! waits for its answer.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -18,26 +18,28 @@ use crate::protocol::limits;
 use crate::protocol::names::{CLIENT_CAPABILITIES, Era, MODERN, PROTOCOL_VERSION};
 use crate::upstream::{UpstreamFailure, seconds};
 
-/// How often it is looked whether those who protect a silent server are through.
+/// How often a suspect server is checked for calls that still protect it.
 const LOOK: Duration = Duration::from_millis(250);
 
 impl Connection {
-    /// Notes that something was heard of the server.
+    /// Notes that the server has sent something.
     pub fn hear(&self) {
         self.heard.store(self.millis(), Ordering::Relaxed);
     }
 
-    /// Milliseconds since the conversation began, and at least one: zero means never.
+    /// Milliseconds since the connection began, and at least one: zero means never.
     pub(super) fn millis(&self) -> u64 {
         u64::try_from(self.age().as_millis()).unwrap_or(u64::MAX).max(1)
     }
 
-    /// Nobody waits any more for the answer to this request.
+    /// The caller has given up waiting for the answer to `call`: starts a liveness check, unless
+    /// one runs.
     pub(super) fn suspect(self: &Arc<Self>, call: SentRequest) {
         let may_be_hung = self.is_silent(&call) && self.info().is_some() && self.is_alive();
         if !may_be_hung || self.is_suspect.swap(true, Ordering::Relaxed) {
             return;
         }
+        // Called from `Drop`, which can run after the runtime has ended.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (connection, over) = (Arc::downgrade(self), self.over.clone());
         runtime.spawn(async move {
@@ -48,7 +50,7 @@ impl Connection {
         });
     }
 
-    /// Whether nothing was heard since this was sent.
+    /// Whether the server has sent nothing since `call` was sent.
     fn is_silent(&self, call: &SentRequest) -> bool {
         self.heard.load(Ordering::Relaxed) <= call.at
     }
@@ -62,12 +64,12 @@ impl Connection {
         self.lose(UpstreamFailure::Lost(text));
     }
 
-    /// Whether a call that was sent before this one still waits for its answer.
+    /// Whether a call that was sent before request `number` still waits for its answer.
     fn is_busy_since_before(&self, number: u64) -> bool {
         self.open().pending.iter().any(|(other, pending)| *other < number && pending.is_work)
     }
 
-    /// Asks the one question that every server can answer.
+    /// Sends the one request that every server can answer.
     async fn ping(self: &Arc<Self>) {
         let mut meta = JsonObject::default();
         meta.set(PROTOCOL_VERSION, quoted(MODERN)).set(CLIENT_CAPABILITIES, "{}");
@@ -80,18 +82,18 @@ impl Connection {
     }
 }
 
-/// A request that its server has work with.
+/// A request that the server may be working on.
 #[derive(Clone, Debug)]
 pub(super) struct SentRequest {
     pub(super) number: u64,
-    /// When it was sent, in milliseconds since the conversation began.
+    /// When the request was sent, in milliseconds since the connection began.
     pub(super) at: u64,
-    /// When its own time is over.
+    /// The deadline of the call.
     pub(super) ends: Instant,
 }
 
-/// Pings a server, twice; gives it up if it says nothing, and nobody is left who may keep it busy.
-/// Holds the conversation only while it asks: one that nobody else holds must go.
+/// Pings a server twice; gives it up if it stays silent and no other call can be keeping it busy.
+/// Holds the connection only during a ping: a connection without other holders must be dropped.
 async fn examine(connection: &Weak<Connection>, call: &SentRequest) {
     for _ in 0..2 {
         let pinged = Instant::now();
@@ -101,7 +103,8 @@ async fn examine(connection: &Weak<Connection>, call: &SentRequest) {
             return;
         }
         drop(asked);
-        // A ping that could not be written, or that failed at once, was not heard either.
+        // A ping that failed at once, or could not be written, gives the server its full time as
+        // well.
         tokio::time::sleep_until(pinged + limits::PING).await;
     }
     loop {
@@ -138,7 +141,7 @@ mod tests {
         (connection, outgoing)
     }
 
-    /// A call that is waited for as long as this.
+    /// A call with a timeout of `limit` seconds.
     async fn call(connection: &Arc<Connection>, limit: u64) {
         let request = build::request(&Id::number(1), "tools/call", br#"{"name":"x"}"#);
         let ends = Some(Instant::now() + Duration::from_secs(limit));

@@ -1,4 +1,4 @@
-//! What whoever waits on a conversation can rely on at the moment it hears something.
+//! The state of a connection at the moment a caller is woken.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use crate::protocol::{Id, Message, Reject, build};
 use crate::upstream::call::{GatewayCall, NoClient};
 use crate::upstream::{UpstreamFailure, Wire, pipe::PipeWriter};
 
-/// Looks whether the conversation lives at the very moment somebody is told to look.
+/// A waker that checks whether the connection is alive at the very moment it wakes its task.
 #[derive(Default)]
 struct Watch {
     connection: OnceLock<Arc<Connection>>,
@@ -45,7 +45,7 @@ fn whoever_hears_that_a_conversation_is_over_finds_it_dead() {
     connection.lose(UpstreamFailure::Lost("it is gone".to_owned()));
 
     assert!(watch.was_told.load(Ordering::Relaxed));
-    // Else the next call would be sent into the dead one.
+    // Otherwise the next call would be sent into the dead connection.
     assert!(!watch.lived.load(Ordering::Relaxed));
     let Poll::Ready(answer) = asking.as_mut().poll(&mut context) else {
         panic!("it waits for ever")
@@ -53,7 +53,7 @@ fn whoever_hears_that_a_conversation_is_over_finds_it_dead() {
     assert_eq!(answer.unwrap_err(), UpstreamFailure::Lost("it is gone".to_owned()));
 }
 
-/// A call of a client.
+/// A client's call.
 fn call() -> GatewayCall {
     let request = build::request(&Id::number(1), "tools/call", br#"{"name":"x"}"#);
     GatewayCall::new(Message::parse(request).unwrap(), Arc::new(NoClient))

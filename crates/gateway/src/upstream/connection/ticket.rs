@@ -1,5 +1,5 @@
-//! A request's place in a conversation, and how a server hears that nobody waits for its answer any
-//! more.
+//! A request's entry among the pending requests, and its cancellation when the caller stops
+//! waiting.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use crate::protocol::names::Era;
 use crate::upstream::Wire;
 use crate::upstream::call::CallCancel;
 
-/// A place among the pending requests: given back when the request is over, however it ends.
+/// An entry among the pending requests, removed when the request is over, however it ends.
 pub(super) struct RequestTicket {
     pub(super) connection: Arc<Connection>,
     pub(super) number: u64,
     pub(super) cancel: Arc<CallCancel>,
-    /// What is known of it as long as its server has work with it.
+    /// The request as the liveness check knows it, while the server may be working on it.
     pub(super) sent: Option<SentRequest>,
-    /// Whether the server knows of it and must hear when it is called off.
+    /// Whether the server has the request and must be sent its cancellation.
     pub(super) is_told: bool,
 }
 
 impl RequestTicket {
-    /// Tells the server that nobody waits any more, once; whether its answer can come all the same.
+    /// Sends the cancellation to the server, once; returns whether an answer can still arrive.
     pub(super) fn call_off(&mut self) -> bool {
-        // A modern server on HTTP takes the closed stream as the word.
+        // A modern server on HTTP takes the closed stream as the cancellation.
         let is_heard_otherwise =
             matches!(self.connection.wire, Wire::Http(_)) && self.connection.era() == Era::Modern;
         if std::mem::take(&mut self.is_told) && !is_heard_otherwise {
@@ -41,6 +41,7 @@ impl RequestTicket {
 
 impl Drop for RequestTicket {
     fn drop(&mut self) {
+        // The lock is released within this statement: `call_off` and `suspect` take it again.
         let was_pending = self.connection.open().pending.remove(&self.number).is_some();
         if was_pending {
             self.call_off();

@@ -1,5 +1,5 @@
-//! A server that never comes: how often it is tried, and what whoever waits is told. Time is
-//! paused.
+//! A server that never comes up: how often it is tried, and the failures that waiting calls get.
+//! Time is paused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::upstream::call::NoClient;
 use crate::upstream::http_client;
 use crate::upstream::processes::Processes;
 
-/// The supervisor of a server for which there is never room.
+/// The supervisor of a server whose process never gets a permit.
 fn hopeless(reconnect: ReconnectConfig) -> (Arc<ConnectionSupervisor>, Arc<Lifecycle>) {
     let mut config =
         Config::for_command(Some("it"), vec!["sh".to_owned()]).unwrap().servers.remove(0);
@@ -46,7 +46,7 @@ async fn a_call_fails_with_the_limit_once_it_is_reached_and_tries_nothing_more()
     let began = Instant::now();
     let failure = supervisor.connection(Duration::from_secs(60)).await.err().unwrap();
     assert_eq!(failure, UpstreamFailure::GivenUp(3));
-    // 500 + 1000 + 2000 ms, give or take.
+    // 500 + 1000 + 2000 ms, with jitter.
     let took = began.elapsed().as_millis();
     assert!((2_900..=4_100).contains(&took), "{took}");
     let began = Instant::now();
@@ -72,8 +72,8 @@ async fn a_restart_by_hand_starts_over_at_once() {
     supervisor.server.restart();
     let failure = supervisor.connection(Duration::from_secs(100)).await.err().unwrap();
     assert!(matches!(failure, UpstreamFailure::NoRoom(_)), "{failure}");
-    // Also one that waits for its next try: the eighth delay ends 105 to 142 s after the restart,
-    // by chance.
+    // A restart also ends the wait for the next try: with jitter, the eighth delay ends 105 to 142
+    // s after the first restart.
     assert!(supervisor.server.reconnect.wait() > Duration::from_secs(2));
     supervisor.server.restart();
     tokio::time::sleep(Duration::from_millis(1)).await;

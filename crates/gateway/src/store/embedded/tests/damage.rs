@@ -1,4 +1,4 @@
-//! What happens to a file that was damaged, or is no queue.
+//! Tests how the queue opens a file that is damaged or not a queue.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use seawall::DurableQueue;
 use super::*;
 use crate::store::embedded::{ItemState, ItemSummary};
 
-/// A small queue as a crash leaves it, and as a proper end does; with what it holds.
+/// A small queue as a crash leaves it, and as a clean shutdown does; each with its items.
 async fn samples() -> [(Vec<u8>, Vec<ItemSummary>); 2] {
     let folder = tempfile::TempDir::new().unwrap();
     let store = open(folder.path()).unwrap();
@@ -24,12 +24,12 @@ async fn samples() -> [(Vec<u8>, Vec<ItemSummary>); 2] {
     [(crashed, held.clone()), (closed, held)]
 }
 
-/// How far apart the damaged bytes are: `SEAWALL_DAMAGE` makes it more or less.
+/// The distance between damaged bytes; `SEAWALL_DAMAGE` changes it.
 fn step(usual: usize) -> usize {
     std::env::var("SEAWALL_DAMAGE").map_or(usual, |every| every.parse().unwrap())
 }
 
-/// Opens a file with these bytes: a clean error, or everything it held.
+/// Opens a file with these bytes: either a clean error, or every item it held.
 async fn all_or_error(bytes: &[u8], held: &[ItemSummary], what: &str) -> bool {
     let folder = fast_folder();
     let path = folder.path().join("queue.redb");
@@ -76,7 +76,7 @@ async fn a_damaged_byte_is_an_error_or_harmless() {
             (0..320).step_by(step(3)).map(|at| (at, 0x5a)).chain((0..8).map(|bit| (9, 1 << bit)));
         let pages =
             (4096..end).filter(|at| bytes[*at] != 0).step_by(step(331)).map(|at| (at, 0x5a));
-        // How many entries a page has.
+        // The number of entries of a page.
         let heads = (4096..end).step_by(4096).filter(|at| bytes[*at] != 0).map(|at| (at + 2, 1));
         for (at, flip) in header.chain(heads).chain(pages) {
             let mut damaged = bytes.clone();

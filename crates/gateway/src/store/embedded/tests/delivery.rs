@@ -1,4 +1,4 @@
-//! When the calls that wait are made, in virtual time.
+//! Tests when queued calls are sent, in virtual time.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -12,16 +12,16 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::store::embedded::{Delivery, ItemState, SendPermit, StateCounts, deliver};
 
-/// A server that answers as it is told, and keeps a ledger of what it executed and when.
+/// A server that answers as the test says, and keeps a ledger of the calls it executed and when.
 struct LedgerServer {
     is_well: watch::Sender<bool>,
-    /// How the next attempts end; then they work.
+    /// The failures of the next attempts; later attempts succeed.
     ends: Mutex<VecDeque<Failure>>,
     takes: Duration,
-    /// How many attempts a breaker refuses first.
+    /// How many attempts a breaker rejects first.
     refusals: AtomicU32,
     began: Instant,
-    /// Arguments, seconds since the beginning.
+    /// Arguments, and seconds since the beginning.
     ledger: Mutex<Vec<(u64, u64)>>,
 }
 
@@ -97,7 +97,7 @@ fn env() -> Env {
     Env::new().with_rng(Rng::fixed(0.0))
 }
 
-/// Delivers until the queue looks as wanted.
+/// Delivers until the queue is in the wanted state.
 async fn deliver_until(
     store: &QueueStore,
     server: &LedgerServer,

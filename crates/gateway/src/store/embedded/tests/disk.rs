@@ -1,5 +1,5 @@
-//! A disk in memory that can lose its power, fill up, or fail: what was not synced may be there, in
-//! part, or not at all.
+//! A disk in memory that can lose its power, fill up, or fail: a write that was not synced may be
+//! there, in part, or not at all.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -9,24 +9,24 @@ use seawall::Rng;
 
 use crate::store::embedded::{QueueBounds, QueueStore, StoreTrouble, open};
 
-/// What a power cut can tear.
+/// The unit that a power cut can tear.
 const SECTOR: usize = 512;
 
-/// The disk. Clones are the same one.
+/// The disk. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Disk(Arc<Mutex<DiskSectors>>);
 
 #[derive(Debug, Default)]
 struct DiskSectors {
-    /// As a reader sees it.
+    /// The bytes as a reader sees them.
     seen: Vec<u8>,
-    /// As it is after a power cut, at least.
+    /// The bytes that certainly survive a power cut.
     safe: Vec<u8>,
-    /// What was written since, in order; a new length where there are no bytes.
+    /// The writes since the last sync, in order; a new length where there are no bytes.
     unsafe_writes: Vec<(usize, Option<Vec<u8>>)>,
     syncs: u64,
     writes: u64,
-    /// Changes from this one on fail, as many as this.
+    /// The first change that fails, and how many fail from there.
     fails: Option<(u64, u64)>,
 }
 
@@ -59,7 +59,7 @@ impl Disk {
         self.0.lock().unwrap()
     }
 
-    /// Does something while nothing can be read or written.
+    /// Runs a closure while nothing can be read or written.
     pub(super) fn while_it_stands<T>(&self, what: impl FnOnce() -> T) -> T {
         let _stands = self.lock();
         what()
@@ -73,7 +73,7 @@ impl Disk {
         self.lock().writes
     }
 
-    /// Changes fail from the `from`th on, `many` of them.
+    /// Lets `many` changes fail, from the `from`th on.
     pub(super) fn fail(&self, from: u64, many: u64) {
         self.lock().fails = Some((from, many));
     }

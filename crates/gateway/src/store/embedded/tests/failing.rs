@@ -1,4 +1,4 @@
-//! One commit for many, and what is told when there is no room on the disk.
+//! Tests that many jobs share one commit, and the errors when the disk is full.
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
@@ -17,8 +17,8 @@ async fn calls_that_come_together_share_a_commit() {
     let alone = disk.syncs() - before;
 
     let mut calls = unconstrained(join_all((1..=200).map(|n| store.enqueue(write(n)))));
-    // The disk stands still until all have come: how fast it is beside this thread is not what this
-    // is about.
+    // The disk stands still until all calls have come: the speed of the disk must not decide this
+    // test.
     let none_yet = disk.while_it_stands(|| (&mut calls).now_or_never());
     assert!(none_yet.is_none());
     let ids = calls.await;
@@ -76,14 +76,14 @@ async fn a_disk_that_is_full_at_the_start_is_used_when_it_has_room() {
     let store = disk.open(QueueBounds::default()).unwrap();
     store.enqueue(write(1)).await.unwrap();
     store.begin("a").await.unwrap();
-    // As a crash leaves it, with an attempt under way.
+    // The file as a crash leaves it, with an attempt in flight.
     let crashed = |step| {
         let disk = disk.after_power_cut(&seawall::Rng::fixed(0.9));
         disk.fail(step, u64::MAX);
         disk.open(QueueBounds::default()).map(|store| (disk, store))
     };
-    // A file that cannot even be repaired is an error; the first that can be opened cannot be added
-    // to.
+    // A file that cannot even be repaired is an error; the first that can be opened cannot be
+    // written.
     let (disk, store) = (1..100).find_map(|step| crashed(step).ok()).unwrap();
     assert!(
         matches!(store.enqueue(write(2)).await, Err(NotQueued::Refused(why)) if why.contains("no storage space"))
@@ -140,7 +140,7 @@ async fn an_id_is_given_only_when_its_item_is_synced() {
     let store = disk.open(QueueBounds::default()).unwrap();
     for n in 0..5 {
         let id = store.enqueue(write(n)).await.unwrap();
-        // Nothing that was not synced survives this cut.
+        // Nothing that was not synced survives this power cut.
         let again =
             disk.after_power_cut(&seawall::Rng::fixed(0.9)).open(QueueBounds::default()).unwrap();
         assert_eq!(again.item(&id).await.unwrap().unwrap().call, write(n));

@@ -1,4 +1,4 @@
-//! What is kept, for how long, and how much of it.
+//! Tests which items are kept, for how long, and how many.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -90,7 +90,7 @@ async fn what_became_of_a_call_is_known_for_an_hour_also_to_the_next_gateway() {
         assert!(matches!(store.begin("a").await.unwrap(), NextItem::Due(..)));
         store.settle(id, end, Duration::ZERO).await.unwrap();
     }
-    // It is cut off by the end of the gateway.
+    // The end of the gateway cuts the attempt off.
     assert!(matches!(store.begin("a").await.unwrap(), NextItem::Due(..)));
     store.close().await;
 

@@ -1,4 +1,4 @@
-//! What the queue promises, shown one promise at a time.
+//! Tests the promises of the queue, one at a time.
 
 mod damage;
 mod delivery;
@@ -20,8 +20,7 @@ fn today() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)
 }
 
-/// A folder on a disk that is fast, for tests that open hundreds of files and do not care what a
-/// sync does.
+/// A folder on a fast disk, for tests that open hundreds of files and do not depend on syncs.
 fn fast_folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() {

@@ -1,5 +1,5 @@
-//! Power cuts: whatever was acknowledged is there afterwards, exactly once, and no write is made
-//! twice.
+//! Tests power cuts: every acknowledged item is there afterwards, exactly once, and no write is
+//! executed twice.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +9,21 @@ use super::disk::Disk;
 use super::*;
 use crate::store::embedded::{ItemState, NextItem};
 
-/// What was promised to callers, and what the server executed.
+/// The promises made to callers, and the calls that the server executed.
 #[derive(Default)]
 struct PromiseLedger {
-    /// Ids and arguments that were acknowledged; `None` where it is not known whether they are
-    /// gone.
+    /// Ids and arguments that were acknowledged; `None` where it is unknown whether they are gone.
     kept: BTreeMap<String, (u32, Option<ItemState>)>,
     refused: Vec<u32>,
     executed: BTreeMap<u32, u32>,
 }
 
-/// How many cuts are made: `SEAWALL_POWER_CUTS` makes it more.
+/// The number of power cuts; `SEAWALL_POWER_CUTS` changes it.
 fn cases(usual: u64) -> u64 {
     std::env::var("SEAWALL_POWER_CUTS").map_or(usual, |cases| cases.parse().unwrap())
 }
 
-/// One operation, drawn by chance.
+/// One random operation.
 async fn operate(store: &QueueStore, n: u32, rng: &Rng, ledger: &mut PromiseLedger) {
     let effect = if n.is_multiple_of(3) { Effect::Idempotent } else { Effect::Write };
     if rng.unit() < 0.6 {
@@ -41,7 +40,7 @@ async fn operate(store: &QueueStore, n: u32, rng: &Rng, ledger: &mut PromiseLedg
     attempt(store, rng.unit(), ledger).await;
 }
 
-/// One attempt to deliver; `chance` says how it ends.
+/// One attempt to deliver; `chance` decides how it ends.
 async fn attempt(store: &QueueStore, chance: f64, ledger: &mut PromiseLedger) -> bool {
     let Ok(NextItem::Due(id, item)) = store.begin("a").await else { return false };
     let n = u32::try_from(item.call.arguments["n"].as_u64().unwrap()).unwrap();
@@ -59,7 +58,7 @@ async fn attempt(store: &QueueStore, chance: f64, ledger: &mut PromiseLedger) ->
     true
 }
 
-/// Everything that was promised holds in a queue that was opened again.
+/// Checks that every promise holds in a queue that was opened again.
 async fn check(store: &QueueStore, ledger: &mut PromiseLedger, what: &str) {
     let mut seen = BTreeMap::new();
     for brief in store.list().await.unwrap() {
@@ -98,7 +97,7 @@ async fn after_a_power_cut_every_acknowledged_call_is_there_once_and_no_write_is
         let (rng, disk, mut ledger) =
             (Rng::seeded(seed), Disk::default(), PromiseLedger::default());
         let store = disk.open(QueueBounds::default()).unwrap();
-        // From some change on, nothing reaches the disk: the power is gone.
+        // From a random change on, nothing reaches the disk: the power is gone.
         disk.fail(disk.writes() + 1 + (rng.unit() * 400.0) as u64, u64::MAX);
         for n in 0..30 {
             operate(&store, n, &rng, &mut ledger).await;
