@@ -293,8 +293,10 @@ impl Piped {
 
     async fn ask(&self, request: &Value) -> ClientAnswer {
         let (tell, told) = oneshot::channel();
-        if let (Some(waiting), Some(id)) = (lock(&self.waiting).as_mut(), request["id"].as_u64()) {
-            waiting.insert(id, tell);
+        match (lock(&self.waiting).as_mut(), request["id"].as_u64()) {
+            (Some(waiting), Some(id)) => _ = waiting.insert(id, tell),
+            // The server's process has ended: nobody will answer.
+            _ => drop(tell),
         }
         self.send(request).await;
         told.await.map_or_else(

@@ -90,7 +90,10 @@ pub(super) fn find(folder: &Path, own: &Path) -> io::Result<(usize, Vec<LeftWrit
         let Ok(file) = OpenOptions::new().read(true).write(true).open(path).map(Arc::new) else {
             continue;
         };
-        let (writes, is_dead) = (read(&file), is_dead(&file));
+        // In this order: a process that dies between the two has written everything it ever will
+        // before its file is read, so no note of it is missed or removed unread.
+        let is_dead = is_dead(&file);
+        let writes = read(&file);
         living += usize::from(!is_dead);
         if is_dead && (writes.is_empty() || number >= FILES) {
             let _others = fs::remove_file(path);

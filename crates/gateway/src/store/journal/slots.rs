@@ -145,13 +145,7 @@ impl JournalSlots {
 
     /// Wipes the note of a call.
     pub(super) fn wipe(&self, call: u128) {
-        let mut used = self.lock();
-        if let Some(NotedWrite { place, .. }) = used.writes.remove(&call) {
-            // Under the lock: once the place is free another write may be noted there, and a late
-            // wipe would erase that note.
-            used.is_broken |= wipe(&self.file, place).is_err();
-            used.free.push(place);
-        }
+        self.lock().wipe(&self.file, call);
     }
 
     /// The answer of a write was delivered: wipes its note, unless its client has left. A pipe
@@ -160,9 +154,10 @@ impl JournalSlots {
     pub(super) fn delivered(&self, call: u128, number: u64) {
         let is_read =
             |write: &NotedWrite| write.slot.left == 0 && (number == 0 || number == write.number);
-        let is_over = self.lock().writes.get(&call).is_some_and(is_read);
-        if is_over {
-            self.wipe(call);
+        // Under one lock: the identical write may be noted again between the look and the wipe.
+        let mut used = self.lock();
+        if used.writes.get(&call).is_some_and(is_read) {
+            used.wipe(&self.file, call);
         }
     }
 
@@ -177,14 +172,10 @@ impl JournalSlots {
     /// their notes.
     pub(super) fn looked(&self, who: u128) {
         let is_seen = |write: &NotedWrite| write.is_uncertain && write.slot.who == who;
-        let seen: Vec<u128> = self
-            .lock()
-            .writes
-            .iter()
-            .filter(|(_, write)| is_seen(write))
-            .map(|(call, _)| *call)
-            .collect();
-        seen.into_iter().for_each(|call| self.wipe(call));
+        let mut used = self.lock();
+        let seen = used.writes.iter().filter(|(_, write)| is_seen(write));
+        let seen: Vec<u128> = seen.map(|(call, _)| *call).collect();
+        seen.into_iter().for_each(|call| used.wipe(&self.file, call));
     }
 
     /// The client closed its end: marks the writes that it sent some time ago, which it has given
@@ -212,6 +203,15 @@ impl JournalSlots {
 }
 
 impl UsedSlots {
+    /// Wipes the note of a call. The caller holds the lock: once the place is free another write
+    /// may be noted there, and a late wipe would erase that note.
+    fn wipe(&mut self, file: &File, call: u128) {
+        if let Some(NotedWrite { place, .. }) = self.writes.remove(&call) {
+            self.is_broken |= wipe(file, place).is_err();
+            self.free.push(place);
+        }
+    }
+
     /// A place for a call: the one it has, a free one, a new one, or that of the oldest write.
     fn place(&mut self, call: u128) -> usize {
         if let Some(write) = self.writes.get(&call) {

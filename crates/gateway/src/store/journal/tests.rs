@@ -142,3 +142,25 @@ fn garbage_is_no_reason_not_to_start() {
     write(&journal, "a").begin();
     assert!(write(&journal, "a").left_behind().is_none());
 }
+
+/// The answer of one write is delivered while the identical write is noted again: the second note
+/// stays.
+#[test]
+fn a_delivered_answer_wipes_no_note_of_the_identical_write_after_it() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let slots = super::slots::JournalSlots::new(folder.path()).unwrap();
+    let note = || slots.note(super::slots::JournalSlot::new(1, 2), std::time::Duration::ZERO);
+    for _ in 0..2_000 {
+        let first = note();
+        let both = std::sync::Barrier::new(2);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                both.wait();
+                slots.delivered(1, first);
+            });
+            both.wait();
+            note();
+        });
+        assert!(!slots.is_empty(), "the second write is in flight, and its note is gone");
+    }
+}
