@@ -21,6 +21,7 @@ use crate::upstream::handshake::HandshakeParams;
 use crate::upstream::{Connection, ConnectionSupervisor};
 use warm::WarmConnection;
 
+mod choices;
 mod go_on;
 mod missing;
 mod servers;
@@ -44,9 +45,9 @@ pub(crate) struct Session {
     /// The client's `initialize` parameters.
     pub handshake: OnceLock<HandshakeParams>,
     /// The log level that the client set, for servers that expect it with each request.
-    pub log_level: Mutex<Option<String>>,
+    log_level: Mutex<Option<String>>,
     /// Resources that the client subscribed to, per server.
-    pub subscribed: Mutex<HashMap<String, Vec<String>>>,
+    subscribed: Mutex<HashMap<String, Vec<String>>>,
     followers: Mutex<HashMap<String, AbortHandle>>,
     /// The session owns its sinks, one per server: a shared connection holds them weakly, and so
     /// knows which clients are still there.

@@ -44,7 +44,7 @@ impl SecretTexts {
     }
 
     /// The text with every secret replaced.
-    pub fn hide(&self, text: &str) -> String {
+    pub(crate) fn hide(&self, text: &str) -> String {
         self.words.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "***"))
     }
 }

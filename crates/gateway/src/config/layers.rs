@@ -179,18 +179,18 @@ impl PolicyRules {
 
     /// Whether the text of a failure is the error object; unless set, only with the preset
     /// `gitnexus`.
-    pub fn as_json(&self) -> bool {
+    pub(crate) fn as_json(&self) -> bool {
         self.messages.as_json.unwrap_or(self.preset == Preset::Gitnexus)
     }
 
     /// Whether calls do not wait for a server that was connected and is away: GitNexus's agents
     /// want to know at once, unless the file sets `reconnect.wait`.
-    pub fn tells_loss_at_once(&self) -> bool {
+    pub(crate) fn tells_loss_at_once(&self) -> bool {
         self.preset == Preset::Gitnexus && !self.written.has(&["reconnect", "wait"])
     }
 
     /// The text style of failures. With the preset `gitnexus`, the classic style is GitNexus's own.
-    pub fn style(&self) -> TextStyle {
+    pub(crate) fn style(&self) -> TextStyle {
         match self.messages.style {
             Some(TextStyle::Classic) if self.preset == Preset::Gitnexus => TextStyle::Gitnexus,
             Some(style) => style,
@@ -221,7 +221,7 @@ impl PolicyRules {
     }
 
     /// The breaker that all tools with the scope `global` share.
-    pub fn global_breaker(&self) -> BreakerPolicy {
+    pub(crate) fn global_breaker(&self) -> BreakerPolicy {
         let mut breaker = Some(BreakerPolicy::default());
         self.defaults.apply_to_breaker(&mut breaker);
         breaker.unwrap_or_default()

@@ -191,7 +191,7 @@ impl Transport {
     /// be several servers that differ in their variables, so those are part of the key. One URL may
     /// be several servers too, by its headers; but tokens come and go, so there the server's name
     /// is part of the key instead.
-    pub fn remembered_as(&self, name: &str) -> String {
+    pub(crate) fn remembered_as(&self, name: &str) -> String {
         let mut identity = Vec::new();
         let (url, cwd);
         match self {
@@ -221,13 +221,13 @@ impl Transport {
     }
 
     /// The missing variables and files that the configuration refers to.
-    pub fn lacking(&self) -> &[Problem] {
+    pub(crate) fn lacking(&self) -> &[Problem] {
         if let Self::Incomplete { lacking } = self { lacking } else { &[] }
     }
 
     /// The same in one line, for clients; the advice is left out, for it is meant for the operator,
     /// who reads it in the log and in `check`.
-    pub fn why_incomplete(&self) -> Option<String> {
+    pub(crate) fn why_incomplete(&self) -> Option<String> {
         let what =
             |problem: &Problem| problem.text.split("; ").next().unwrap_or_default().to_owned();
         let told: Vec<String> = self
@@ -365,7 +365,7 @@ fn read_text(
 impl Config {
     /// Applies environment variables, which override the file: they are nearer to the user who
     /// starts the gateway.
-    pub fn take_env(&mut self, env: &dyn Fn(&str) -> Option<String>) -> Result<(), Problem> {
+    pub(crate) fn take_env(&mut self, env: &dyn Fn(&str) -> Option<String>) -> Result<(), Problem> {
         let tiers = std::mem::take(&mut self.rules.tiers).from_env(env);
         self.rules.tiers =
             tiers.map_err(|invalid| ConfigPlace::named(&invalid.field).problem(invalid.problem))?;

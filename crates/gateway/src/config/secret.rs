@@ -13,7 +13,7 @@ impl Secret {
     }
 
     /// The text itself, for the child or the request it is meant for.
-    pub fn expose(&self) -> &str {
+    pub(crate) fn expose(&self) -> &str {
         &self.0
     }
 }

@@ -19,7 +19,7 @@ impl WrittenLines {
     }
 
     /// Notes a setting for this part that stands at another place.
-    pub fn note_elsewhere(&mut self, way: &[&str], heading: String, line: usize) {
+    pub(crate) fn note_elsewhere(&mut self, way: &[&str], heading: String, line: usize) {
         self.elsewhere.insert(joined(way), (heading, line));
     }
 
@@ -39,7 +39,7 @@ impl WrittenLines {
     }
 
     /// A table of this part as its heading is written: `[tools."github/*"]`.
-    pub fn heading(&self, way: &[&str]) -> String {
+    pub(crate) fn heading(&self, way: &[&str]) -> String {
         let way = joined(way);
         let parts: Vec<&str> =
             [self.at.as_str(), &way].into_iter().filter(|part| !part.is_empty()).collect();

@@ -110,12 +110,8 @@ impl HttpSession {
             RawValue::from_string(String::from_utf8(handshake.initialize.to_vec()).ok()?).ok()?;
         let mut record =
             SessionRecord::new(&self.path, &self.session.id, &self.session.identity, initialize);
-        record
-            .log_level
-            .clone_from(&self.session.log_level.lock().unwrap_or_else(PoisonError::into_inner));
-        let subscribed = self.session.subscribed.lock().unwrap_or_else(PoisonError::into_inner);
-        record.subscribed =
-            subscribed.iter().map(|(server, uris)| (server.clone(), uris.clone())).collect();
+        record.log_level = self.session.log_level();
+        record.subscribed = self.session.subscriptions();
         Some(record)
     }
 

@@ -28,7 +28,7 @@ impl Id {
 
     /// A copy of the id that does not share the message's buffer, so that a kept id does not keep
     /// its whole message in memory.
-    pub fn detached(&self) -> Self {
+    pub(crate) fn detached(&self) -> Self {
         Self(Bytes::copy_from_slice(&self.0))
     }
 
@@ -38,7 +38,7 @@ impl Id {
     }
 
     /// The number, if the id is an unsigned integer, as the ids of the gateway's own requests are.
-    pub fn as_number(&self) -> Option<u64> {
+    pub(crate) fn as_number(&self) -> Option<u64> {
         std::str::from_utf8(&self.0).ok()?.parse().ok()
     }
 }

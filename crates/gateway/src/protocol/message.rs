@@ -97,7 +97,7 @@ impl Message {
 
     /// The memory that the message takes, including the allocator's overhead and its entry in a
     /// table.
-    pub fn weight(&self) -> usize {
+    pub(crate) fn weight(&self) -> usize {
         const AROUND: usize = 128;
         let fields = self.fields.capacity() + self.meta.capacity();
         self.raw.len() + fields * size_of::<ScannedMember>() + size_of::<Self>() + AROUND
@@ -110,7 +110,7 @@ impl Message {
 
     /// The bytes of the message, without its id, which shares their buffer: the caller may become
     /// their only holder.
-    pub fn into_raw(self) -> Bytes {
+    pub(crate) fn into_raw(self) -> Bytes {
         self.raw
     }
 
@@ -125,7 +125,7 @@ impl Message {
     }
 
     /// The span of the id.
-    pub fn id_span(&self) -> Option<Span> {
+    pub(crate) fn id_span(&self) -> Option<Span> {
         self.id.as_ref().map(|(_, span)| *span)
     }
 
@@ -143,7 +143,7 @@ impl Message {
     }
 
     /// The JSON text of `params`, `result` or `error`.
-    pub fn body_json(&self) -> &[u8] {
+    pub(crate) fn body_json(&self) -> &[u8] {
         self.body.map(|span| span.of(&self.raw)).unwrap_or_default()
     }
 
@@ -153,12 +153,12 @@ impl Message {
     }
 
     /// The JSON text of a member of `params`, `result` or `error`.
-    pub fn field_json(&self, name: &str) -> Option<&[u8]> {
+    pub(crate) fn field_json(&self, name: &str) -> Option<&[u8]> {
         self.field(name).map(|span| span.of(&self.raw))
     }
 
     /// The string value of a member of `params`, `result` or `error`.
-    pub fn field_text(&self, name: &str) -> Option<Cow<'_, str>> {
+    pub(crate) fn field_text(&self, name: &str) -> Option<Cow<'_, str>> {
         self.field_json(name).and_then(scan::text)
     }
 
@@ -168,7 +168,7 @@ impl Message {
     }
 
     /// The JSON text of `name` in that `_meta`.
-    pub fn meta_json(&self, name: &str) -> Option<&[u8]> {
+    pub(crate) fn meta_json(&self, name: &str) -> Option<&[u8]> {
         self.meta(name).map(|span| span.of(&self.raw))
     }
 

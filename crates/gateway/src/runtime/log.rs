@@ -31,7 +31,7 @@ enum LogJob {
 static IS_HUSHED: AtomicBool = AtomicBool::new(false);
 
 /// Suppresses all lines until called with `false`.
-pub fn hush(is_hushed: bool) {
+pub(crate) fn hush(is_hushed: bool) {
     IS_HUSHED.store(is_hushed, Ordering::Relaxed);
 }
 
@@ -85,7 +85,7 @@ pub fn line(text: &str) {
 }
 
 /// Writes a line of the level WARN.
-pub fn warn(text: &str) {
+pub(crate) fn warn(text: &str) {
     at(Level::Warn, text);
 }
 

@@ -29,19 +29,14 @@ const LISTS: [(&str, &str, &str); 3] = [
 /// Subscribes a legacy session to a modern server's notifications, until the connection or the
 /// session ends.
 pub(crate) fn follow(session: &Arc<Session>, connection: &Arc<Connection>) {
-    let uris = session
-        .subscribed
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .get(&connection.server)
-        .cloned();
+    let uris = session.subscribed(&connection.server);
     let mut filter = JsonObject::default();
     for (name, _, capability) in LISTS {
         if connection.info().is_some_and(|info| info.can(capability)) {
             filter.set(name, "true");
         }
     }
-    if let Some(uris) = uris.filter(|uris| !uris.is_empty()) {
+    if !uris.is_empty() {
         let quoted: Vec<String> = uris.iter().map(|uri| quoted(uri)).collect();
         filter.set("resourceSubscriptions", format!("[{}]", quoted.join(",")));
     }
@@ -66,14 +61,7 @@ pub(crate) fn change(
     uri: &str,
     wanted: bool,
 ) {
-    {
-        let mut subscribed = session.subscribed.lock().unwrap_or_else(PoisonError::into_inner);
-        let uris = subscribed.entry(connection.server.clone()).or_default();
-        uris.retain(|known| known != uri);
-        if wanted {
-            uris.push(uri.to_owned());
-        }
-    }
+    session.subscribe(&connection.server, uri, wanted);
     // The modern era cannot change a subscription, so a new one replaces the old.
     follow(session, connection);
 }

@@ -1,7 +1,7 @@
 //! Translates a legacy client's call for a modern server: the session's state goes with each
 //! request, the server's questions are put to the client, and the answer gets its legacy form.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::subscribe;
 use crate::client::session::Session;
@@ -26,8 +26,7 @@ pub(crate) async fn exchange(
     match request.method() {
         "ping" => answered(b"{}"),
         "logging/setLevel" => {
-            *session.log_level.lock().unwrap_or_else(PoisonError::into_inner) =
-                request.field_text("level").map(|level| level.into_owned());
+            session.set_log_level(request);
             answered(b"{}")
         }
         "resources/subscribe" | "resources/unsubscribe" => {
@@ -96,8 +95,8 @@ fn modern_params(session: &Session, request: &Message) -> Vec<u8> {
                 }
             }
         }
-        if let Some(level) = &*session.log_level.lock().unwrap_or_else(PoisonError::into_inner) {
-            meta.set(LOG_LEVEL, quoted(level));
+        if let Some(level) = session.log_level() {
+            meta.set(LOG_LEVEL, quoted(&level));
         }
     });
     params.json()

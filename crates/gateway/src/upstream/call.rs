@@ -105,7 +105,7 @@ impl DeliveryReceipt {
     }
 
     /// Sets the listener for the moment when the client's end has taken the answer.
-    pub fn want_taken(&self, told: impl Fn() + Send + Sync + 'static) {
+    pub(crate) fn want_taken(&self, told: impl Fn() + Send + Sync + 'static) {
         let _once = self.taken.set(Box::new(told));
     }
 

@@ -264,12 +264,12 @@ impl Connection {
     }
 
     /// Notes whether the connection only waits for its next client.
-    pub fn set_spare(&self, is_spare: bool) {
+    pub(crate) fn set_spare(&self, is_spare: bool) {
         self.is_spare.store(is_spare, Ordering::Relaxed);
     }
 
     /// Whether the connection only waits for its next client.
-    pub fn is_spare(&self) -> bool {
+    pub(crate) fn is_spare(&self) -> bool {
         self.is_spare.load(Ordering::Relaxed)
     }
 
@@ -279,7 +279,7 @@ impl Connection {
     }
 
     /// Whether a client waits for an answer or a notification on this connection.
-    pub fn is_in_use(&self) -> bool {
+    pub(crate) fn is_in_use(&self) -> bool {
         self.is_followed.load(Ordering::Relaxed)
             || self.open().pending.values().any(|pending| pending.is_use)
     }
@@ -303,7 +303,7 @@ impl Connection {
 
     /// Ends the connection to make room for another process, if no client has used it for `idle`;
     /// returns whether it did.
-    pub fn give_way(&self, idle: Duration) -> bool {
+    pub(crate) fn give_way(&self, idle: Duration) -> bool {
         // Set before `rest` cancels `over`: the supervisor wakes up by `over` and then reads this
         // flag. Taken back if the connection stays.
         self.has_given_way.store(true, Ordering::Release);
@@ -313,13 +313,13 @@ impl Connection {
     }
 
     /// Whether the connection ended to make room for another process.
-    pub fn gave_way(&self) -> bool {
+    pub(crate) fn gave_way(&self) -> bool {
         self.has_given_way.load(Ordering::Acquire)
     }
 
     /// Whether the server answered a client's request, other than a list, a ping or
     /// `server/discover`.
-    pub fn was_of_use(&self) -> bool {
+    pub(crate) fn was_of_use(&self) -> bool {
         self.of_use.load(Ordering::Relaxed)
     }
 
@@ -329,13 +329,13 @@ impl Connection {
     }
 
     /// Why the connection ended.
-    pub fn why_lost(&self) -> Option<UpstreamFailure> {
+    pub(crate) fn why_lost(&self) -> Option<UpstreamFailure> {
         self.open().lost.clone()
     }
 
     /// Sends a request of the gateway's own that concerns no client: other messages of the server
     /// are never taken to be about this request.
-    pub async fn ask_for_all(self: &Arc<Self>, method: &str, params: &[u8]) -> PendingReply {
+    pub(crate) async fn ask_for_all(self: &Arc<Self>, method: &str, params: &[u8]) -> PendingReply {
         let request = Message::parse(build::request(&Id::number(0), method, params))?;
         self.exchange(&GatewayCall::new(request, Arc::new(NoClient))).await
     }
@@ -363,7 +363,7 @@ impl Connection {
 
     /// Like [`tell`](Self::tell), without waiting. Messages beyond the byte budget of a slow server
     /// are dropped.
-    pub fn tell_soon(self: &Arc<Self>, message: Bytes) {
+    pub(crate) fn tell_soon(self: &Arc<Self>, message: Bytes) {
         let message = match &self.wire {
             Wire::Pipe(pipe) => match pipe.try_send(message) {
                 Some(message) => message,
@@ -404,7 +404,7 @@ impl Connection {
 
     /// Stops taking new calls because the server cannot be reached any more; calls in flight may
     /// still be answered.
-    pub fn retire(&self, failure: &UpstreamFailure) {
+    pub(crate) fn retire(&self, failure: &UpstreamFailure) {
         self.open().lost.get_or_insert_with(|| failure.clone());
         self.over.cancel();
     }

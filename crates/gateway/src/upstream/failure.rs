@@ -124,12 +124,12 @@ impl UpstreamFailure {
 
     /// The same failure, seen from a request whose connection could not be opened: the request was
     /// never sent, whatever the server answered to the handshake.
-    pub fn before_sending(self) -> Self {
+    pub(crate) fn before_sending(self) -> Self {
         if self.was_not_sent() { self } else { Self::Unreachable(format!("it {self}")) }
     }
 
     /// Whether the request certainly did not reach the server.
-    pub fn was_not_sent(&self) -> bool {
+    pub(crate) fn was_not_sent(&self) -> bool {
         matches!(
             self,
             Self::Unreachable(_)

@@ -157,7 +157,7 @@ impl Server {
 
     /// Registers the hook that runs for every connection after its handshake: it lists the server's
     /// tools.
-    pub fn when_greeted(&self, then: GreetedHook) {
+    pub(crate) fn when_greeted(&self, then: GreetedHook) {
         let _once = self.when_greeted.set(then);
     }
 
@@ -180,7 +180,7 @@ impl Server {
     }
 
     /// The only era that the server speaks, once a handshake has shown that it refuses the other.
-    pub fn only_speaks(&self) -> Option<Era> {
+    pub(crate) fn only_speaks(&self) -> Option<Era> {
         *self.only.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -189,35 +189,35 @@ impl Server {
     }
 
     /// Whether the server sees the headers of a request, and so checks them itself.
-    pub fn sees_headers(&self, connection: &Connection) -> bool {
+    pub(crate) fn sees_headers(&self, connection: &Connection) -> bool {
         connection.era() == Era::Modern && matches!(self.transport, Transport::Http { .. })
     }
 
     /// The server's key in the catalog cache: a hash of its command and environment, or of its name
     /// and URL.
-    pub fn remembered_as(&self) -> String {
+    pub(crate) fn remembered_as(&self) -> String {
         self.transport.remembered_as(&self.name)
     }
 
     /// The text without credentials and configured secrets, short enough to be quoted.
-    pub fn without_secrets(&self, text: &str) -> String {
+    pub(crate) fn without_secrets(&self, text: &str) -> String {
         seawall::quote(&self.hidden(text))
     }
 
     /// The failure signals without configured secrets: signals go to logs, events, stores and
     /// clients.
-    pub fn discreet(&self, signals: FailureSignals) -> FailureSignals {
+    pub(crate) fn discreet(&self, signals: FailureSignals) -> FailureSignals {
         let body = signals.body.as_deref().map(|body| self.hidden(body));
         FailureSignals { message: self.hidden(&signals.message), body, ..signals }
     }
 
     /// The whole text without configured secrets.
-    pub fn hidden(&self, text: &str) -> String {
+    pub(crate) fn hidden(&self, text: &str) -> String {
         self.secrets.hide(text)
     }
 
     /// Whether each connection to the server is a child process of the gateway.
-    pub fn is_child(&self) -> bool {
+    pub(crate) fn is_child(&self) -> bool {
         matches!(self.transport, Transport::Stdio { .. })
     }
 

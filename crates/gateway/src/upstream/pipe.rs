@@ -34,7 +34,7 @@ impl PipeWriter {
     }
 
     /// Queues a message if there is room, else gives it back. A closed pipe drops the message.
-    pub fn try_send(&self, message: Bytes) -> Option<Bytes> {
+    pub(crate) fn try_send(&self, message: Bytes) -> Option<Bytes> {
         match self.to.try_send(message) {
             Err(mpsc::error::TrySendError::Full(message)) => Some(message),
             Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => None,

@@ -119,7 +119,7 @@ impl ReconnectState {
 
     /// How long a call with this timeout waits for the server: a little less than the timeout, so
     /// that the call fails with the certainty that nothing was sent.
-    pub fn patience_within(&self, timeout: Duration) -> Duration {
+    pub(crate) fn patience_within(&self, timeout: Duration) -> Duration {
         self.patience.min(timeout / 10 * 9)
     }
 
@@ -129,7 +129,7 @@ impl ReconnectState {
     }
 
     /// The time until a call that needs the server may try it.
-    pub fn soonest(&self) -> Duration {
+    pub(crate) fn soonest(&self) -> Duration {
         let state = self.state();
         let pace = if self.is_process { limits::ASKED_START } else { limits::ASKED_TRY };
         // A denial needs a person; a process that dies after its handshake would be restarted by
@@ -154,7 +154,7 @@ impl ReconnectState {
     }
 
     /// An early try succeeded: no other supervisor has to wait for the backoff either.
-    pub fn came_early(&self) {
+    pub(crate) fn came_early(&self) {
         self.state().until = None;
     }
 
@@ -227,7 +227,7 @@ impl ReconnectState {
     }
 
     /// The server has answered a client: halves the count of earlier failures.
-    pub fn was_of_use(&self) {
+    pub(crate) fn was_of_use(&self) {
         let mut state = self.state();
         state.failures = state.failures.saturating_sub(1) / 2;
     }
@@ -240,7 +240,7 @@ impl ReconnectState {
     }
 
     /// A new client has come: a server that was given up is tried again, once its backoff is over.
-    pub fn forgive(&self) {
+    pub(crate) fn forgive(&self) {
         if self.given_up().is_some() {
             self.state().failures = 0;
         }

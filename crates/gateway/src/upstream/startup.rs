@@ -152,17 +152,17 @@ impl ServerStartup {
     }
 
     /// How a denial is worded.
-    pub fn denied_text(&self) -> DeniedText {
+    pub(crate) fn denied_text(&self) -> DeniedText {
         self.config.denied_text.unwrap_or_default()
     }
 
     /// Whether the last listing of tools failed although the handshake had succeeded.
-    pub fn is_unlisted(&self) -> bool {
+    pub(crate) fn is_unlisted(&self) -> bool {
         self.state().is_unlisted
     }
 
     /// Whether the last load succeeded.
-    pub fn is_loaded(&self) -> bool {
+    pub(crate) fn is_loaded(&self) -> bool {
         self.state().is_loaded
     }
 
@@ -189,17 +189,17 @@ impl ServerStartup {
     }
 
     /// Whether the server denied access in the last attempt.
-    pub fn is_denied(&self) -> bool {
+    pub(crate) fn is_denied(&self) -> bool {
         self.state().failed.as_ref().is_some_and(|failed| failed.disposition == Disposition::Denied)
     }
 
     /// Waits for a failure that a quick retry cannot mend, although the supervisor goes on trying.
-    pub async fn gave_up(&self) {
+    pub(crate) async fn gave_up(&self) {
         self.given_up.notified().await;
     }
 
     /// Notes which tools are left out of the server's list; returns whether that is news.
-    pub fn note_quarantined(&self, text: &str) -> bool {
+    pub(crate) fn note_quarantined(&self, text: &str) -> bool {
         let mut state = self.state();
         let is_news = state.quarantined != text;
         text.clone_into(&mut state.quarantined);
@@ -271,7 +271,7 @@ impl Server {
     }
 
     /// Tries once to open a connection, list the tools, and close it again.
-    pub async fn list_once(
+    pub(crate) async fn list_once(
         &self,
         handshake: &HandshakeParams,
     ) -> Result<ProbeResult, FailureSignals> {
@@ -327,7 +327,7 @@ impl Server {
     }
 
     /// The outcome for the server's tools of a list call that failed under its policy.
-    pub fn reported(&self, failed: seawall::Failure) -> ServerOutcome<()> {
+    pub(crate) fn reported(&self, failed: seawall::Failure) -> ServerOutcome<()> {
         ServerOutcome { server_id: self.name.clone(), result: Err(failed), attempts: 1 }
     }
 

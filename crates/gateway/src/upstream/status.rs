@@ -94,7 +94,7 @@ impl ServerStatus {
     }
 
     /// A process ended by itself.
-    pub fn exited(&self, how: String) {
+    pub(crate) fn exited(&self, how: String) {
         self.lock().last_exit = Some(how);
     }
 
@@ -106,7 +106,7 @@ impl ServerStatus {
     }
 
     /// A failure on a connection that goes on.
-    pub fn troubled(&self, why: String) {
+    pub(crate) fn troubled(&self, why: String) {
         self.lock().last_error = Some(why);
     }
 

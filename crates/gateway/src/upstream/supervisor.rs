@@ -179,13 +179,13 @@ impl ConnectionSupervisor {
 
     /// Whether the server is stopped because no client has needed it yet, or for a while: its last
     /// known lists are still valid.
-    pub fn is_resting(&self) -> bool {
+    pub(crate) fn is_resting(&self) -> bool {
         let may_rest = self.server.life.lazy || self.server.life.idle_stop.is_some();
         may_rest && matches!(*self.state.borrow(), SupervisorState::Closed(None))
     }
 
     /// Whether the connection is being opened.
-    pub fn is_opening(&self) -> bool {
+    pub(crate) fn is_opening(&self) -> bool {
         matches!(*self.state.borrow(), SupervisorState::Opening)
     }
 
@@ -231,7 +231,7 @@ impl ConnectionSupervisor {
 
     /// Closes the connection once no call is in flight, or after the longest time a call may run
     /// on.
-    pub async fn close_when_idle(&self) {
+    pub(crate) async fn close_when_idle(&self) {
         let ends = Instant::now() + limits::LEFT_RUNNING;
         while Instant::now() < ends && self.now().is_some_and(|connection| connection.is_in_use()) {
             tokio::time::sleep(LOOK).await;

@@ -22,8 +22,7 @@ impl Session {
         subscribed: BTreeMap<String, Vec<String>>,
     ) {
         self.take_initialize(initialize.as_bytes());
-        *self.log_level.lock().unwrap_or_else(PoisonError::into_inner) = log_level;
-        self.subscribed.lock().unwrap_or_else(PoisonError::into_inner).extend(subscribed);
+        self.restore_choices(log_level, subscribed);
         // Answers to questions of the previous process must not match questions of this one, so the
         // ids start elsewhere.
         self.next.store(u64::from(seed()) << 20 | 1, Ordering::Relaxed);

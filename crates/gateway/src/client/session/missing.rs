@@ -54,8 +54,7 @@ impl Session {
         }
         if !told.contains(&status) {
             told.push(status);
-            let level = self.log_level.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            if !level.is_some_and(|level| QUIET.contains(&level.as_str())) {
+            if !self.log_level().is_some_and(|level| QUIET.contains(&level.as_str())) {
                 for line in missing::warnings(vec![outcome], server.startup.denied_text()).streamed
                 {
                     self.general.notify(missing::message(&line));

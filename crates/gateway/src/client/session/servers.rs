@@ -8,10 +8,10 @@ use bytes::Bytes;
 
 use super::Session;
 use super::warm::{ConnectionUser, WarmConnection};
+use crate::protocol::build;
 use crate::protocol::edit::{JsonObject, quoted};
 use crate::protocol::names::Era;
 use crate::protocol::server_info::ServerInfo;
-use crate::protocol::{Message, build, limits};
 use crate::upstream::call::ClientSink;
 use crate::upstream::handshake::{self, HandshakeParams};
 use crate::upstream::startup::ListingProgress;
@@ -175,8 +175,7 @@ impl Session {
         if connection.era() != Era::Legacy {
             return;
         }
-        let level = self.log_level.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(level) = level {
+        if let Some(level) = self.log_level() {
             connection.note_private();
             let _not_every_server_logs = connection
                 .ask("logging/setLevel", format!(r#"{{"level":{}}}"#, quoted(&level)).as_bytes())
@@ -187,43 +186,6 @@ impl Session {
             let _gone = connection
                 .ask("resources/subscribe", format!(r#"{{"uri":{}}}"#, quoted(&uri)).as_bytes())
                 .await;
-        }
-    }
-
-    /// The resources of a server that the client subscribed to.
-    fn subscribed(&self, server: &str) -> Vec<String> {
-        self.subscribed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(server)
-            .cloned()
-            .unwrap_or_default()
-    }
-
-    /// Notes the client's log level.
-    pub(crate) fn set_log_level(&self, request: &Message) {
-        let level = request.field_text("level").map(|level| level.into_owned());
-        *self.log_level.lock().unwrap_or_else(PoisonError::into_inner) = level;
-    }
-
-    /// Notes requests that must be replayed when the server reconnects.
-    pub(crate) fn note(&self, server: &Server, request: &Message) {
-        if !matches!(
-            request.method(),
-            "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe"
-        ) {
-            return;
-        }
-        let mut subscribed = self.subscribed.lock().unwrap_or_else(PoisonError::into_inner);
-        let uris = subscribed.entry(server.name.clone()).or_default();
-        let uri = request.field_text("uri").unwrap_or_default().into_owned();
-        match request.method() {
-            "logging/setLevel" => self.set_log_level(request),
-            "resources/subscribe" if uris.len() < limits::LISTED && !uris.contains(&uri) => {
-                uris.push(uri)
-            }
-            "resources/unsubscribe" => uris.retain(|known| *known != uri),
-            _ => {}
         }
     }
 }

@@ -208,13 +208,13 @@ impl QueueStore {
     }
 
     /// Makes the first item of a server's queue due now, if it only waits for its time.
-    pub async fn hurry(&self, server: &str) -> Result<(), NotDurable> {
+    pub(crate) async fn hurry(&self, server: &str) -> Result<(), NotDurable> {
         let server = server.to_owned();
         self.ask(move |page, now| page.hurry(&server, now)).await
     }
 
     /// The first item of a server's queue, and when it is due.
-    pub async fn peek(&self, server: &str) -> Result<NextItem, NotDurable> {
+    pub(crate) async fn peek(&self, server: &str) -> Result<NextItem, NotDurable> {
         let server = server.to_owned();
         self.ask(move |page, now| page.peek(&server, now)).await
     }
@@ -227,7 +227,7 @@ impl QueueStore {
     }
 
     /// The same, but only if the item `id` is first.
-    pub async fn begin_item(&self, server: &str, id: &str) -> Result<NextItem, NotDurable> {
+    pub(crate) async fn begin_item(&self, server: &str, id: &str) -> Result<NextItem, NotDurable> {
         let (server, id) = (server.to_owned(), id.to_owned());
         self.ask(move |page, now| page.begin(&server, Some(&id), now)).await
     }

@@ -12,7 +12,7 @@ use crate::upstream::{UpstreamFailure, beginning};
 
 impl Connection {
     /// Takes a message of the server; `on` is the request on whose answer stream it came.
-    pub fn receive(self: &Arc<Self>, message: Message, on: Option<u64>) {
+    pub(crate) fn receive(self: &Arc<Self>, message: Message, on: Option<u64>) {
         self.hear();
         match message.kind() {
             MessageKind::Result | MessageKind::Error => {

@@ -19,7 +19,7 @@ impl Connection {
     }
 
     /// Notes the progress of the listing.
-    pub fn note_listing(&self, listing: ListingProgress) {
+    pub(crate) fn note_listing(&self, listing: ListingProgress) {
         // Set before the progress is published: a client that waits for `Done` may use the list at
         // once.
         *self.unread_list.lock().unwrap_or_else(PoisonError::into_inner) =
@@ -28,7 +28,7 @@ impl Connection {
     }
 
     /// Watches the progress of the listing.
-    pub fn watch_listing(&self) -> watch::Receiver<ListingProgress> {
+    pub(crate) fn watch_listing(&self) -> watch::Receiver<ListingProgress> {
         self.listing.subscribe()
     }
 
@@ -43,7 +43,7 @@ impl Connection {
 
     /// Whether a client's first list request may be answered with the list that the gateway read at
     /// the start: once, while that list is fresh, and unless the server has announced a change.
-    pub fn take_unread_list(&self) -> bool {
+    pub(crate) fn take_unread_list(&self) -> bool {
         let unread = self.unread_list.lock().unwrap_or_else(PoisonError::into_inner).take();
         unread.is_some_and(|read| read.elapsed() < limits::LIST_FRESH)
     }
@@ -55,23 +55,23 @@ impl Connection {
 
     /// Tells all clients of this connection that the gateway has read the server's lists, and which
     /// of them have changed.
-    pub fn announce_lists(self: &Arc<Self>, changed: &[&'static str]) {
+    pub(crate) fn announce_lists(self: &Arc<Self>, changed: &[&'static str]) {
         self.general.listed(self, changed);
     }
 
     /// The era of the clients that use the connection.
-    pub fn client_era(&self) -> Era {
+    pub(crate) fn client_era(&self) -> Era {
         self.general.era()
     }
 
     /// Notes that the server exchanged a message on behalf of one client: a request, a notification
     /// or a question.
-    pub fn note_private(&self) {
+    pub(crate) fn note_private(&self) {
         self.is_private.store(true, Ordering::Relaxed);
     }
 
     /// Whether the server may hold state of one client that another client must not see.
-    pub fn is_private(&self) -> bool {
+    pub(crate) fn is_private(&self) -> bool {
         self.is_private.load(Ordering::Relaxed)
     }
 }
