@@ -197,6 +197,11 @@ impl JournalSlots {
     }
 
     #[cfg(test)]
+    pub(super) fn count(&self) -> u64 {
+        self.lock().count
+    }
+
+    #[cfg(test)]
     pub(super) fn length(&self) -> u64 {
         self.file.metadata().map_or(0, |facts| facts.len())
     }
