@@ -5,7 +5,7 @@ use loom::thread;
 use seawall::{CallKey, Keys};
 
 use super::halves::Halves;
-use super::{Clock, SECOND, gcra, marks, uncertain};
+use super::{Clock, SECOND, dirty_sessions, gcra, uncertain};
 
 #[test]
 fn the_last_place_of_a_rate_goes_to_one_of_two() {
@@ -24,17 +24,17 @@ fn the_last_place_of_a_rate_goes_to_one_of_two() {
 
 /// No marks, and a clock on which a second has passed: the very first moment is no time to be
 /// marked at.
-fn marks() -> (Arc<marks::Marks>, Clock) {
+fn no_marks() -> (Arc<dirty_sessions::DirtySessions>, Clock) {
     let clock = Clock::manual();
     clock.advance(SECOND);
-    (Arc::new(marks::Marks::new()), clock)
+    (Arc::new(dirty_sessions::DirtySessions::new()), clock)
 }
 
 #[test]
 fn a_session_marked_by_two_is_marked_for_each_at_once() {
     loom::model(|| {
-        let (marks, clock) = marks();
-        let is_marked = |marks: &marks::Marks, now| {
+        let (marks, clock) = no_marks();
+        let is_marked = |marks: &dirty_sessions::DirtySessions, now| {
             marks.set("s", now);
             marks.is_set("s")
         };
@@ -54,7 +54,7 @@ fn a_session_marked_by_two_is_marked_for_each_at_once() {
 #[test]
 fn a_session_marked_anew_beside_the_wiping_stays_marked() {
     loom::model(|| {
-        let (marks, clock) = marks();
+        let (marks, clock) = no_marks();
         marks.set("s", clock.now());
         clock.advance(SECOND);
         let other = thread::spawn({
@@ -75,7 +75,7 @@ fn a_session_marked_anew_beside_the_wiping_stays_marked() {
 #[test]
 fn a_mark_wiped_by_two_takes_no_other_along() {
     loom::model(|| {
-        let (marks, clock) = marks();
+        let (marks, clock) = no_marks();
         marks.set("old", clock.now());
         clock.advance(SECOND);
         marks.set("young", clock.now());

@@ -14,6 +14,8 @@
 mod balance;
 #[path = "../../src/time/counter.rs"]
 mod counter;
+#[path = "../../src/admit/ledger/dirty_sessions.rs"]
+mod dirty_sessions;
 #[path = "../../src/attempt/breaker/gate.rs"]
 mod gate;
 #[path = "../../src/admit/gcra.rs"]
@@ -30,8 +32,6 @@ mod lease;
 mod line;
 #[path = "../../src/report/listening.rs"]
 mod listening;
-#[path = "../../src/admit/ledger/marks.rs"]
-mod marks;
 #[path = "../../src/model/names.rs"]
 mod names;
 #[path = "../../src/model/policy/breaker.rs"]
@@ -62,10 +62,10 @@ mod window;
 mod writes;
 
 mod admit;
+mod after_closing;
 mod attempt;
 mod breaker;
 mod clock;
-mod ramping;
 mod remembered;
 
 /// Where the sources look for each other.

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use quick_cache::sync::Cache;
 
+use super::dirty_sessions::DirtySessions;
 use super::key::CallKey;
-use super::marks::Marks;
 use crate::model::policy::loops::{LONGEST_WINDOW, LoopMode, LoopPolicy};
 use crate::time::clock::{Clock, Moment};
 
@@ -44,14 +44,14 @@ struct RecentCall {
 pub struct LoopGuard {
     sessions: Cache<Arc<str>, Arc<Mutex<VecDeque<RecentCall>>>>,
     /// Sessions with remembered calls, now or until lately.
-    marks: Marks,
+    dirty_sessions: DirtySessions,
     clock: Clock,
 }
 
 impl LoopGuard {
     /// A guard that has seen no call.
     pub fn new(clock: Clock) -> Self {
-        Self { sessions: Cache::new(SESSIONS), marks: Marks::new(), clock }
+        Self { sessions: Cache::new(SESSIONS), dirty_sessions: DirtySessions::new(), clock }
     }
 
     /// How often the call was repeated, if that is too often for it to run. In the mode `Calls`
@@ -65,7 +65,8 @@ impl LoopGuard {
         match policy.mode {
             LoopMode::Off => None,
             LoopMode::Failures => {
-                let seen = self.marks.is_set(session).then(|| self.sessions.get(session))??;
+                let seen =
+                    self.dirty_sessions.is_set(session).then(|| self.sessions.get(session))??;
                 let key = key();
                 let repeats = self.count(&mut lock(&seen), key);
                 // The refused call advances the window: after a while the agent may try for real
@@ -101,18 +102,18 @@ impl LoopGuard {
 
     /// Notes that a call of the session succeeded: the calls that failed before may work now.
     pub fn succeeded(&self, policy: &LoopPolicy, session: &Arc<str>) {
-        if policy.mode == LoopMode::Failures && self.marks.is_set(session) {
+        if policy.mode == LoopMode::Failures && self.dirty_sessions.is_set(session) {
             // Removed before the mark is cleared: a failure noted in between renews the mark, which
             // stays.
             self.sessions.remove(session);
             // Older calls do not count, so no call that counts is behind a mark of this age.
-            self.marks.wipe_older(session, FORGOTTEN_AFTER, &self.clock);
+            self.dirty_sessions.wipe_older(session, FORGOTTEN_AFTER, &self.clock);
         }
     }
 
     fn remember(&self, policy: &LoopPolicy, session: &Arc<str>, key: Option<CallKey>) {
         let now = self.clock.now();
-        self.marks.set(session, now);
+        self.dirty_sessions.set(session, now);
         let fresh = || Ok::<_, std::convert::Infallible>(Arc::default());
         let Ok(seen) = self.sessions.get_or_insert_with(session, fresh);
         let mut seen = lock(&seen);
@@ -193,7 +194,7 @@ mod tests {
         (0..3).for_each(|_| session.fail(1));
         session.clock.advance(2 * FORGOTTEN_AFTER);
         session.guard.succeeded(&session.policy, &"s".into());
-        assert!(!session.guard.marks.is_set("s"), "quiet again, and cheap");
+        assert!(!session.guard.dirty_sessions.is_set("s"), "quiet again, and cheap");
 
         (0..3).for_each(|_| session.fail(1));
 

@@ -13,10 +13,10 @@
 //!
 //! `in_flight` and `entry` hold the first four, `uncertain` the next two, `loops` the last.
 
+mod dirty_sessions;
 pub(crate) mod entry;
 pub(crate) mod in_flight;
 pub(crate) mod loops;
-mod marks;
 #[cfg(test)]
 mod tests;
 pub(crate) mod uncertain;

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::dirty_sessions::{DIRTY_MARKS, DirtySessions, place};
 use super::key::Keys;
-use super::marks::{MARKS, Marks, place};
 use super::uncertain::{HeldBack, LOOKS, MOST, UncertainWrites};
 use crate::time::clock::Clock;
 
 #[test]
 fn a_mark_is_wiped_when_its_time_is_up_and_only_then() {
-    let (marks, clock, age) = (Marks::new(), Clock::manual(), Duration::from_secs(600));
+    let (marks, clock, age) = (DirtySessions::new(), Clock::manual(), Duration::from_secs(600));
     marks.set("s", clock.now());
     clock.advance(age - Duration::from_secs(1));
     marks.wipe_older("s", age, &clock);
@@ -39,7 +39,12 @@ fn names_of_every_form_are_spread() {
     ];
     for form in forms {
         let places: std::collections::HashSet<usize> = (0..1000).map(|n| place(&form(n))).collect();
-        assert!(places.len() > MARKS / 2, "{} places for names like {}", places.len(), form(7));
+        assert!(
+            places.len() > DIRTY_MARKS / 2,
+            "{} places for names like {}",
+            places.len(),
+            form(7)
+        );
     }
 }
 

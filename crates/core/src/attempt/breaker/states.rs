@@ -212,7 +212,7 @@ impl StateMachine {
         // Overdue probes fail first: that may open the breaker, and an expired cool-down then lets
         // this call probe.
         changes.extend(self.fail_overdue_probes(now));
-        self.end_ramp(now);
+        self.end_slow_start(now);
         if let Phase::Open { until } = self.phase
             && now >= until
         {
@@ -250,7 +250,7 @@ impl StateMachine {
             self.forget_an_old_row(now);
             self.last_failure = Some(LastFailure { noted: now, age: Duration::ZERO });
         }
-        self.end_ramp(now);
+        self.end_slow_start(now);
         let threshold = self.policy.successes;
         let slow_after =
             self.policy.window.as_ref().and_then(|window| window.slow).map(|slow| slow.after);
@@ -395,7 +395,7 @@ impl StateMachine {
         }
     }
 
-    fn end_ramp(&mut self, now: Moment) {
+    fn end_slow_start(&mut self, now: Moment) {
         if let Phase::Closed { slow_start, .. } = &mut self.phase {
             slow_start.take_if(|slow_start| slow_start.is_over(now));
         }

@@ -7,17 +7,17 @@ use super::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::time::clock::{Clock, Moment};
 
 /// Several sessions share a mark; that costs a needless lookup and nothing else.
-pub(super) const MARKS: usize = 256;
+pub(super) const DIRTY_MARKS: usize = 256;
 const CLEAN: u64 = 0;
 
 /// When a call was last remembered for the sessions behind each mark, and how many marks are set.
 #[derive(Debug)]
-pub(super) struct Marks {
-    times: Box<[AtomicU64; MARKS]>,
+pub(super) struct DirtySessions {
+    times: Box<[AtomicU64; DIRTY_MARKS]>,
     set: AtomicUsize,
 }
 
-impl Marks {
+impl DirtySessions {
     pub(super) fn new() -> Self {
         Self {
             times: Box::new(std::array::from_fn(|_| AtomicU64::new(CLEAN))),
@@ -25,7 +25,7 @@ impl Marks {
         }
     }
 
-    /// Marks the session at `now`.
+    /// DirtySessions the session at `now`.
     pub(super) fn set(&self, session: &str, now: Moment) {
         let (mark, now) = (self.of(session), now.0.max(1));
         let newer = |seen: u64| (seen != CLEAN).then(|| seen.max(now));
