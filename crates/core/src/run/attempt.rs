@@ -26,7 +26,7 @@ use crate::time::clock::{Clock, Moment};
 use crate::time::deadline::{Elapsed, within};
 
 use super::context::Run;
-use super::may_start::Start;
+use super::may_start::{Start, StartProgress};
 use super::permits::{BreakerPermits, is_closed, wait};
 use super::write_in_progress::WriteInProgress;
 
@@ -195,7 +195,15 @@ impl<T: Clone> Run<'_, T> {
         F: Future<Output = Result<T, FailureSignals>>,
     {
         let local = |failure: Failure| Box::new((failure, None));
-        let Start { permits, limit, _slots } = self.may_start(tool, part).await.map_err(local)?;
+        let mut progress = StartProgress::default();
+        let start = match self.may_start(tool, &mut progress) {
+            Ok(start) => start,
+            // Boxed: an attempt that need not wait should not carry the waits along.
+            Err(blocked) => {
+                Box::pin(self.wait_to_start(tool, part, progress, blocked)).await.map_err(local)?
+            }
+        };
+        let Start { permits, limit, _slots } = start;
 
         let number = self.count_attempt();
         let attempt = Attempt {
