@@ -6,6 +6,7 @@ use std::time::Duration;
 use seawall::{BreakerPolicy, Effect, Kind, Policy, Preset, Scope, ServerPolicy, Tiers, ToolFacts};
 use serde_json::Value as Json;
 
+use crate::config::layers::agree;
 use crate::config::policy::key::Setting;
 use crate::config::policy::keys::KEYS;
 use crate::config::policy::value::{EFFECTS, KINDS, SCOPES, named};
@@ -143,6 +144,7 @@ impl PolicyLayer {
         let mut policy = Policy { breaker: breaker.take(), ..blank() };
         let of_breaker = self.settings.iter().filter(|setting| is_of_breaker(setting.key()));
         of_breaker.for_each(|setting| setting.apply(&mut policy, &mut GatewayPolicy::default()));
+        agree(&mut policy);
         *breaker = policy.breaker;
     }
 

@@ -242,6 +242,7 @@ impl PolicyRules {
 /// removed too.
 pub(crate) fn fit(policy: &mut Policy) {
     policy.attempt_timeout = policy.attempt_timeout.filter(|limit| *limit <= policy.timeout);
+    agree(policy);
     let limit = policy.attempt_timeout.unwrap_or(policy.timeout);
     policy.hedge =
         policy.hedge.filter(|hedge| !matches!(hedge, HedgePolicy::After(delay) if *delay >= limit));
@@ -257,6 +258,17 @@ pub(crate) fn fit(policy: &mut Policy) {
         Fallback::Queue => matches!(effect, Effect::Write | Effect::Idempotent),
         _ => true,
     });
+}
+
+/// Makes values agree that different places may have set: a longest time is never shorter than the
+/// first one, and no more repeats are asked for than the window has calls.
+pub(crate) fn agree(policy: &mut Policy) {
+    let backoff = &mut policy.retry.backoff;
+    backoff.max = backoff.max.max(backoff.base);
+    if let Some(breaker) = &mut policy.breaker {
+        breaker.cooldown.max = breaker.cooldown.max.max(breaker.cooldown.base);
+    }
+    policy.loops.repeats = policy.loops.repeats.min(policy.loops.window);
 }
 
 /// Whether a name matches a pattern in which `*` stands for any text.
@@ -365,6 +377,25 @@ mod tests {
         assert_eq!(rules.tool("s", &distrust, "frob", reads).0.effect, Effect::Write);
         rules.tools.push(("s/frob".to_owned(), layer(&json!({"effect": "destructive"}))));
         assert_eq!(rules.tool("s", &own, "frob", reads).0.effect, Effect::Destructive);
+    }
+
+    #[test]
+    fn a_longest_time_of_all_tools_that_is_short_for_some_leaves_them_their_policy() {
+        let all = layer(&json!({
+            "timeout": "3s",
+            "retry": {"max": "1500ms"},
+            "breaker": {"max_cooldown": "40s"},
+            "loop": {"window": 2, "repeats": 2},
+        }));
+        let mut rules = PolicyRules { defaults: all, ..PolicyRules::default() };
+        rules.tools.push(("s/create_x".to_owned(), layer(&json!({"loop": {"repeats": 3}}))));
+        let write = rules.tool("s", &ServerRules::default(), "create_x", ToolHints::default()).0;
+        assert_eq!((write.validate(), write.timeout), (Ok(()), Duration::from_secs(3)));
+        let cooldown = write.breaker.unwrap().cooldown;
+        assert_eq!(
+            (cooldown.base, cooldown.max),
+            (Duration::from_secs(60), Duration::from_secs(60))
+        );
     }
 
     #[test]

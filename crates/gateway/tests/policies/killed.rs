@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
@@ -123,6 +124,25 @@ async fn a_write_whose_client_closed_its_end_is_known_while_it_runs_and_after_it
     );
     look(&server, folder.path()).await;
     assert_eq!(text(&repeated(&server, folder.path()).await), "fine");
+}
+
+#[tokio::test]
+async fn a_write_whose_client_ends_the_wrapper_by_a_signal_is_in_doubt_though_the_pipe_took_its_answer()
+ {
+    for signal in [Signal::TERM, Signal::INT] {
+        let ((server, go), folder) = (holding().await, tempfile::TempDir::new().unwrap());
+        let mut first = wrapper(&server, folder.path()).await;
+        first.send(&write(2)).await;
+        until("the write runs", async || server.calls("create_issue") == 1).await;
+        tokio::time::sleep(GIVES_UP).await;
+        let id = first.child.id().unwrap().cast_signed();
+        kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
+        tokio::time::sleep(GIVES_UP).await;
+        go.add_permits(1);
+        soon(first.child.wait()).await.unwrap();
+        let code = failure(&repeated(&server, folder.path()).await)["code"].clone();
+        assert_eq!((code, server.calls("create_issue")), (json!("WRITE_UNCERTAIN"), 1));
+    }
 }
 
 #[tokio::test]

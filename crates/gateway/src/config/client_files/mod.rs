@@ -211,7 +211,9 @@ fn change(
     match (deed, is_ours(start)) {
         (FileAction::Install { .. }, true) => Err("starts through Seawall already"),
         (FileAction::Install { seawall, path }, false) => {
-            let named = name::fit(name).map(|name| ["--name".to_owned(), name]);
+            // A name that begins with a dash would be taken for an option.
+            let named = name::fit(name.trim_start_matches(|c: char| !c.is_ascii_alphanumeric()))
+                .map(|name| ["--name".to_owned(), name]);
             let words = ["run".to_owned()]
                 .into_iter()
                 .chain(named.into_iter().flatten())

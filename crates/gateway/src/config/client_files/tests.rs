@@ -55,6 +55,21 @@ fn toml_is_changed_as_it_is_written_too() {
 }
 
 #[test]
+fn a_name_that_begins_with_no_letter_is_not_taken_for_an_option() {
+    for (name, fitted) in [
+        ("@smithery/github", "\"--name\", \"smithery-github\", "),
+        ("-x", "\"--name\", \"x\", "),
+        ("(beta) x", "\"--name\", \"beta--x\", "),
+        ("\u{fc}n\u{ef}", "\"--name\", \"n-\", "),
+        ("--", ""),
+    ] {
+        let file = format!(r#"{{"mcpServers": {{"{name}": {{"command": "x", "args": ["y"]}}}}}}"#);
+        let text = install("mcp.json", &file).text;
+        assert!(text.contains(&format!(r#"["run", {fitted}"--", "x", "y"]"#)), "{text}");
+    }
+}
+
+#[test]
 fn a_server_without_arguments_gets_some_after_its_command() {
     let args = |text: &str| install("mcp.json", text).text;
     let json = "{\"mcpServers\": {\r\n  \"a\": {\r\n    \"command\": \"x\"\r\n  }\r\n}}";

@@ -363,19 +363,6 @@ fn breaker() -> Vec<PolicyKey> {
 fn breaker_window() -> Vec<PolicyKey> {
     vec![
         key(
-            "breaker.failure_rate",
-            Share,
-            "The share of failed calls within the window that opens it too, beside a row of failures; \
-             0 switches the window off. Any key of the window switches it on, with 0.5, 60s, 20 calls.",
-            |policy, _, rate| {
-                on(policy, |breaker| match rate {
-                    0.0 => breaker.window = None,
-                    rate => window(breaker).failure_rate = rate,
-                })
-            },
-            |policy, _| of_window(policy, |window| window.failure_rate),
-        ),
-        key(
             "breaker.window",
             SomeTime,
             "How far back calls count for the shares of failed and slow ones.",
@@ -402,6 +389,21 @@ fn breaker_window() -> Vec<PolicyKey> {
             "The share of slow calls within the window that opens it too; 0.5 where `slow_call` is set.",
             |policy, _, rate| on(policy, |breaker| slow(breaker).rate = rate),
             |policy, _| of_slow(policy, |slow| slow.rate),
+        ),
+        key(
+            "breaker.failure_rate",
+            Share,
+            "The share of failed calls within the window that opens it too, beside a row of failures; \
+             0 switches the window off. A place that sets any key of the window switches it on; \
+             until a place says otherwise it is 0.5 of at least 20 calls in 60s, slow after 60s. \
+             Judged when a call fails or is slow.",
+            |policy, _, rate| {
+                on(policy, |breaker| match rate {
+                    0.0 => breaker.window = None,
+                    rate => window(breaker).failure_rate = rate,
+                })
+            },
+            |policy, _| of_window(policy, |window| window.failure_rate),
         ),
     ]
 }

@@ -18,6 +18,7 @@ use super::problem::Problems;
 use super::suggest;
 use super::tree::ConfigField;
 use crate::config::layer::{GatewayPolicy, PolicyLayer};
+use crate::config::layers::agree;
 
 /// Reads one policy table.
 pub(super) fn read(table: &ConfigField<'_>, problems: &mut Problems) -> PolicyLayer {
@@ -75,6 +76,13 @@ fn check(layer: &PolicyLayer, table: &ConfigField<'_>, problems: &mut Problems) 
         policy.hedge = policy
             .hedge
             .filter(|hedge| !matches!(hedge, HedgePolicy::After(delay) if !delay.is_zero()));
+    }
+    // Of two values of which this place sets only one, the other may stand elsewhere.
+    let sets = |one, other| layer.says(one) && layer.says(other);
+    if !sets("retry.base", "retry.max") && !sets("breaker.cooldown", "breaker.max_cooldown") {
+        let loops = policy.loops;
+        agree(&mut policy);
+        policy.loops = loops;
     }
     if let Err(invalid) = policy.validate() {
         problems.push(table.place.problem(invalid.to_string()));

@@ -24,7 +24,7 @@ use self::origin::{Origin, TracedPolicy};
 use self::told::ExplainedValue;
 use crate::catalog::listed::ListedTool;
 use crate::config::layer::{PolicyLayer, is_of_breaker};
-use crate::config::layers::{PolicyPlace, PolicyRules, ServerRules, fit};
+use crate::config::layers::{PolicyPlace, PolicyRules, ServerRules, agree, fit};
 use crate::config::rules::spelled_rate;
 
 /// The tool to explain, and the facts known about it.
@@ -75,7 +75,9 @@ pub(crate) fn explain(asked: &ExplainQuery<'_>) -> ExplainedTool {
             None => said,
             Some((_, dropped, why)) => said.without(dropped.clone(), why, |key, value| match key {
                 // The steps that are left of a list still come from where the list was written.
-                "fallback" => asked.told(key, value, *origin),
+                "fallback" | "retry.max" | "breaker.max_cooldown" | "loop.repeats" => {
+                    asked.told(key, value, *origin)
+                }
                 "attempt_timeout" => asked.told(key, value, Origin::BuiltIn),
                 _ => asked.told(key, value, Origin::OfEffect(traced.policy.effect)),
             }),
@@ -152,6 +154,8 @@ fn without(said: Value, holds: &Value) -> Value {
 fn why_not(key: &str, effect: Effect) -> &'static str {
     match key {
         "attempt_timeout" => "the whole call has less time",
+        "retry.max" | "breaker.max_cooldown" => "the first time is longer",
+        "loop.repeats" => "the window has fewer calls",
         "hedge" if effect == Effect::ReadOnly => "the attempt has less time",
         "cache.ttl" => {
             "only tools that read are answered from a copy; a write has to reach its server"
@@ -191,6 +195,7 @@ fn share_breaker(
         // A breaker that is off in a shared layer is off for each tool; tools that have one share
         // the built-in breaker.
         shared.policy.breaker.get_or_insert_default();
+        agree(&mut shared.policy);
     }
     let why = "the breaker is shared, and set where all who share it are meant";
     for ((key, value), origin) in shared.values().into_iter().zip(&shared.origins) {

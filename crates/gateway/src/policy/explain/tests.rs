@@ -152,6 +152,7 @@ proptest! {
         let (traced, _) = trace(&asked);
         let decided = listed.decide(&rules, "s", &of_server, tool);
         prop_assert_eq!((&traced.policy, &traced.own), (&decided.policy, &decided.own));
+        prop_assert_eq!(decided.policy.validate(), Ok(()), "layers that are each right make a right policy");
         let told = explain(&asked);
         let mut policy = decided.policy;
         // A tool that shares a breaker has the shared breaker's settings.

@@ -33,7 +33,7 @@ impl Connection {
     }
 
     /// Waits for the end of the listing; the end of the connection counts as
-    /// [`ListingProgress::Failed`].
+    /// `ListingProgress::Failed`.
     pub async fn listed(&self) -> ListingProgress {
         let mut listing = self.listing.subscribe();
         let ended = listing.wait_for(|listing| *listing != ListingProgress::UnderWay);
