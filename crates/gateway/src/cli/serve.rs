@@ -80,7 +80,9 @@ pub(super) async fn on_stdio(config: &Config, catalog_cache: CatalogCache) -> Co
     loaded_required(&gateway, &mut stop).await?;
     tokio::select! {
         () = stdio::serve(&gateway, tokio::io::stdin(), tokio::io::stdout(), config.grace) => {}
-        () = stop.asked() => {}
+        // A client that ends its wrapper by a signal may read no answer that follows, and a pipe
+        // does not tell.
+        () = stop.asked() => gateway.all().journal.leave(),
     }
     // Also when the client has left: a queued write may be in flight.
     gateway.lifecycle.drain(config.grace, stop.asked()).await;

@@ -58,12 +58,7 @@ pub(crate) async fn serve(
             frontend.out.room().await;
             lines.next().await
         };
-        let Some(read) = draining.run_until_cancelled(next).await else {
-            // A client that ends its wrapper by a signal may read no answer that follows, and a
-            // pipe does not tell.
-            frontend.route.journal.leave();
-            break;
-        };
+        let Some(read) = draining.run_until_cancelled(next).await else { break };
         let Ok(Some(line)) = read else {
             frontend.route.journal.leave();
             break;
