@@ -263,12 +263,22 @@ pub(crate) fn fit(policy: &mut Policy) {
 /// Makes values agree that different places may have set: a longest time is never shorter than the
 /// first one, and no more repeats are asked for than the window has calls.
 pub(crate) fn agree(policy: &mut Policy) {
+    agree_backoff(policy);
+    agree_cooldown(policy);
+    policy.loops.repeats = policy.loops.repeats.min(policy.loops.window);
+}
+
+/// The longest pause is not shorter than the first.
+pub(crate) fn agree_backoff(policy: &mut Policy) {
     let backoff = &mut policy.retry.backoff;
     backoff.max = backoff.max.max(backoff.base);
+}
+
+/// The longest cool-down is not shorter than the first.
+pub(crate) fn agree_cooldown(policy: &mut Policy) {
     if let Some(breaker) = &mut policy.breaker {
         breaker.cooldown.max = breaker.cooldown.max.max(breaker.cooldown.base);
     }
-    policy.loops.repeats = policy.loops.repeats.min(policy.loops.window);
 }
 
 /// Whether a name matches a pattern in which `*` stands for any text.

@@ -1,7 +1,7 @@
 //! What a client has chosen for its session: the log level and the resources it follows. Both are
 //! replayed to a server that reconnects and kept for a restarted gateway.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{MutexGuard, PoisonError};
 
 use super::Session;
@@ -66,9 +66,7 @@ impl Session {
         self.log_level.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn subscriptions_by_server(
-        &self,
-    ) -> MutexGuard<'_, std::collections::HashMap<String, Vec<String>>> {
+    fn subscriptions_by_server(&self) -> MutexGuard<'_, HashMap<String, Vec<String>>> {
         self.subscribed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

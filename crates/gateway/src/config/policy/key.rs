@@ -33,9 +33,9 @@ type LaySetting = dyn Fn(&mut Policy, &mut GatewayPolicy) + Send + Sync;
 #[derive(Clone)]
 pub(crate) struct Setting {
     /// The key.
-    pub(super) key: &'static str,
+    key: &'static str,
     /// The value, as it is spelled.
-    pub(super) value: Json,
+    value: Json,
     lay: Arc<LaySetting>,
 }
 

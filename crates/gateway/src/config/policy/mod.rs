@@ -18,7 +18,7 @@ use super::problem::Problems;
 use super::suggest;
 use super::tree::ConfigField;
 use crate::config::layer::{GatewayPolicy, PolicyLayer};
-use crate::config::layers::agree;
+use crate::config::layers::{agree_backoff, agree_cooldown};
 
 /// Reads one policy table.
 pub(super) fn read(table: &ConfigField<'_>, problems: &mut Problems) -> PolicyLayer {
@@ -79,10 +79,11 @@ fn check(layer: &PolicyLayer, table: &ConfigField<'_>, problems: &mut Problems) 
     }
     // Of two values of which this place sets only one, the other may stand elsewhere.
     let sets = |one, other| layer.says(one) && layer.says(other);
-    if !sets("retry.base", "retry.max") && !sets("breaker.cooldown", "breaker.max_cooldown") {
-        let loops = policy.loops;
-        agree(&mut policy);
-        policy.loops = loops;
+    if !sets("retry.base", "retry.max") {
+        agree_backoff(&mut policy);
+    }
+    if !sets("breaker.cooldown", "breaker.max_cooldown") {
+        agree_cooldown(&mut policy);
     }
     if let Err(invalid) = policy.validate() {
         problems.push(table.place.problem(invalid.to_string()));

@@ -325,3 +325,27 @@ fn tool_errors_are_a_switch_or_patterns() {
         assert!(read(wrong).1.contains(told), "{wrong}: {}", read(wrong).1);
     }
 }
+
+#[test]
+fn a_place_is_blamed_only_for_two_times_that_it_sets_itself() {
+    let problems = |defaults: &str| {
+        let file = format!("[servers.a]\ncommand = \"x\"\n[defaults]\n{defaults}\n");
+        let mut problems = Problems::default();
+        read_text(Path::new("seawall.toml"), &file, &|_| None, true, &mut problems);
+        problems.count()
+    };
+    for right in [
+        "breaker = { max_cooldown = \"10s\" }",
+        "retry = { max = \"500ms\" }",
+        "retry = { base = \"1s\", max = \"30s\" }\nbreaker = { max_cooldown = \"10s\" }",
+        "retry = { max = \"500ms\" }\nbreaker = { cooldown = \"5s\", max_cooldown = \"10s\" }",
+    ] {
+        assert_eq!(problems(right), 0, "{right}");
+    }
+    for wrong in [
+        "breaker = { cooldown = \"30s\", max_cooldown = \"10s\" }",
+        "retry = { base = \"1s\", max = \"500ms\" }",
+    ] {
+        assert_eq!(problems(wrong), 1, "{wrong}");
+    }
+}
