@@ -234,6 +234,7 @@ const LAYERS: [(&str, &[&str]); 2] = [
             "config",
             "runtime",
             "store",
+            "authz",
             "upstream",
             "client",
             "translate",
@@ -304,6 +305,7 @@ fn a_folder_uses_only_folders_above_it() {
 
 /// The files of the life of a call in their order: a file uses only those before it.
 const CALL: &[&str] = &[
+    "authorize",
     "server_error",
     "fallback",
     "idle_timeout",

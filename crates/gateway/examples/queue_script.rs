@@ -139,7 +139,7 @@ async fn speed(store: &QueueStore) {
 
 fn call(n: u32, effect: Effect) -> QueuedWrite {
     let (server, tool, caller) = ("s".to_owned(), "append".to_owned(), String::new());
-    QueuedWrite { server, tool, arguments: json!({ "n": n }), caller, effect }
+    QueuedWrite { server, tool, arguments: json!({ "n": n }), caller, effect, principal: None }
 }
 
 async fn enqueue(store: &QueueStore, n: u32, effect: Effect) -> Option<String> {

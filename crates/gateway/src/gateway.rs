@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use seawall::DurableQueue;
 
+use crate::authz::AccessControl;
 use crate::catalog::cached_lists::CatalogHooks;
 use crate::client::client_limits::ClientLimits;
 use crate::client::detached::DetachedCalls;
@@ -19,13 +20,14 @@ use crate::policy::registry::PolicyRegistry;
 use crate::policy::startup;
 use crate::queue;
 use crate::route::Route;
+use crate::runtime::http_client;
 use crate::runtime::lifecycle::Lifecycle;
 use crate::store::catalog_cache::CatalogCache;
 use crate::store::embedded::QueueStore;
 use crate::store::journal::{Journal, JournalPlace};
 use crate::translate::pool::ConnectionPool;
+use crate::upstream::Server;
 use crate::upstream::processes::Processes;
-use crate::upstream::{Server, http_client};
 
 /// One gateway: its servers, one route to all of them and one route to each.
 pub(crate) struct Gateway {
@@ -54,6 +56,12 @@ impl Gateway {
             Arc::new(PolicyRegistry::new(config, durable).map_err(std::io::Error::other)?);
         let lifecycle = Arc::new(Lifecycle::default());
         let http = http_client::SharedHttpClient::default();
+        let access = Arc::new(
+            AccessControl::new(config, &http, policies.env()).map_err(std::io::Error::other)?,
+        );
+        if let Some(identity) = &access.identity {
+            identity.start(&lifecycle);
+        }
         let processes = Arc::<Processes>::default();
         let settings = config.startup;
         let server = |config: &crate::config::ServerConfig| {
@@ -98,6 +106,7 @@ impl Gateway {
                 is_prefixed,
                 lifecycle: Arc::clone(&lifecycle),
                 catalog_cache: Arc::clone(&catalog_cache),
+                access: Arc::clone(&access),
                 policies: Arc::clone(&policies),
                 detached: detached.clone(),
                 client_limits: Arc::clone(&client_limits),

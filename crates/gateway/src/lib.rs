@@ -1,12 +1,13 @@
 //! Seawall's gateway: stands between MCP clients and MCP servers, loses no message, and speaks both
 //! eras of the protocol.
 //!
-//! The folders are layers: `protocol`, `config`, `runtime`, `store`, `upstream`, `client`,
+//! The folders are layers: `protocol`, `config`, `runtime`, `store`, `authz`, `upstream`, `client`,
 //! `translate`, `catalog`, `policy`, `route`, `call`, `queue`, `gateway`, `frontend`, `admin`,
 //! `check`, `remote`, `cli`. A folder uses only the folders before it. `call` is the life of a
 //! call; read `call` first.
 
 mod admin;
+mod authz;
 mod call;
 mod catalog;
 mod check;
@@ -28,9 +29,9 @@ mod upstream;
 pub use config::{Config, StartupConfig, load as load_config, schema};
 pub use protocol::names::Era;
 pub use runtime::lifecycle::Lifecycle;
-pub use runtime::{descriptors, log};
+pub use runtime::{descriptors, http_client, log};
 pub use store::embedded;
 pub use upstream::call::{ClientSink, NoClient};
 pub use upstream::handshake::HandshakeParams;
 pub use upstream::status::Observations;
-pub use upstream::{Connection, ConnectionSupervisor, Server, UpstreamFailure, http_client};
+pub use upstream::{Connection, ConnectionSupervisor, Server, UpstreamFailure};

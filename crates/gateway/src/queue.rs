@@ -12,6 +12,9 @@ use seawall::{
 };
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use crate::authz::external::Allowance;
+use crate::authz::external::question::CheckQuestion;
+use crate::authz::{CallOrigin, Principal};
 use crate::call::send::once;
 use crate::call::server_error::{error_signals, is_passing};
 use crate::client::caller::Caller;
@@ -90,9 +93,10 @@ impl Delivery for QueueDelivery {
         // retries, and an answer from elsewhere is no delivery.
         let tool = known.tool.once(call.effect);
         let request = request(&call).map_err(|text| seawall::classify(&text.into()))?;
+        let allowed = self.allowed(&call, &request).await?;
         let asked =
             seawall::Call { caller: call.caller.into(), ..seawall::Call::new(call.arguments) };
-        let call = GatewayCall::new(request, Arc::new(NoClient));
+        let call = GatewayCall { allowed, ..GatewayCall::new(request, Arc::new(NoClient)) };
         // A `Retry-After` pause, the bulkhead and the rate limiter may hold the attempt back for
         // long. The item is marked as sent only here, after those waits: until then the server got
         // nothing.
@@ -124,6 +128,25 @@ impl Delivery for QueueDelivery {
 }
 
 impl QueueDelivery {
+    /// Checks again whether whoever queued the write may make it: what was allowed then may be
+    /// denied by now.
+    async fn allowed(
+        &self,
+        write: &QueuedWrite,
+        request: &Message,
+    ) -> Result<Arc<Allowance>, Failure> {
+        let access = &self.route.access;
+        if access.is_open(&self.server.name) {
+            return Ok(Arc::default());
+        }
+        let principal: Option<Principal> =
+            write.principal.as_deref().and_then(|kept| serde_json::from_str(kept).ok());
+        let origin = CallOrigin::of_kept(principal, &write.caller);
+        let question = CheckQuestion::new(&self.server.name, request, &origin);
+        let verdict = access.check(&question).await;
+        verdict.map(Arc::new).map_err(|refusal| refusal.failure())
+    }
+
     /// A tool error that is plainly a transient failure (a 503 in words) fails the attempt, so that
     /// the queue may retry where that does no harm; every other tool error is the tool's own
     /// result.
@@ -149,6 +172,7 @@ impl QueueDelivery {
                 Err(FailureSignals::rpc(error.code, error.message).with_sent(Sent::Never))
             }
             Err(Refusal::Reported(report, _)) => Err(FailureSignals::text(report.message)),
+            Err(Refusal::NotAllowed(_, refusal)) => Err(refusal.signals()),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::authz::AccessControl;
 use crate::client::client_limits::ClientLimits;
 use crate::client::detached::DetachedCalls;
 use crate::client::pending::PendingAnswers;
@@ -29,6 +30,8 @@ pub(crate) struct Route {
     pub lifecycle: Arc<Lifecycle>,
     /// The last handshake and lists of each server.
     pub catalog_cache: Arc<CatalogCache>,
+    /// Who may use which server.
+    pub access: Arc<AccessControl>,
     /// The policy of every tool.
     pub policies: Arc<PolicyRegistry>,
     /// Bounds the detached calls: calls that run on although their clients have left.

@@ -24,6 +24,10 @@ pub struct Call {
     /// The caller. Callers never share answers; all calls without a caller name count as one
     /// caller.
     pub caller: Arc<str>,
+    /// Whoever the call is made for, in words of the embedder's own. A queued write keeps them, so
+    /// that the embedder can check again whether the write is allowed when it is delivered. The
+    /// library does not read them.
+    pub principal: Option<Arc<str>>,
     /// The session of the call. The loop guard counts within a session. Calls without a session
     /// name share one session, so an embedder that serves several agents should name the session of
     /// each.

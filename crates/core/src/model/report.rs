@@ -31,6 +31,8 @@ pub enum ErrorCode {
     AuthRequired,
     /// Access was refused.
     Denied,
+    /// Nobody can say now whether access is allowed.
+    AuthzUnavailable,
     /// The tool or its server failed.
     UpstreamError,
     /// The server is being started.
@@ -104,6 +106,7 @@ impl ErrorCode {
             ErrorCode::Overloaded => "OVERLOADED",
             ErrorCode::AuthRequired => "AUTH_REQUIRED",
             ErrorCode::Denied => "DENIED",
+            ErrorCode::AuthzUnavailable => "AUTHZ_UNAVAILABLE",
             ErrorCode::UpstreamError => "UPSTREAM_ERROR",
             ErrorCode::ServerStarting => "SERVER_STARTING",
             ErrorCode::ServerUnavailable => "SERVER_UNAVAILABLE",

@@ -23,6 +23,11 @@ pub struct QueuedWrite {
     pub caller: String,
     /// The effect of the tool, which decides whether the write may be sent twice.
     pub effect: Effect,
+    /// Whoever the write is made for, as [`Call::principal`] described it.
+    ///
+    /// [`Call::principal`]: crate::Call::principal
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
 }
 
 impl QueuedWrite {

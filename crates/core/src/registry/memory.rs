@@ -100,6 +100,7 @@ mod tests {
             arguments: json!(n),
             caller: String::new(),
             effect,
+            principal: None,
         }
     }
 

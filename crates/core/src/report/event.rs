@@ -122,6 +122,41 @@ pub enum Event {
         /// The error was only counted, and the answer passed on unchanged.
         counted_only: bool,
     },
+    /// Whoever decides about calls allowed one.
+    CallAllowed {
+        /// The server.
+        server: String,
+        /// The tool, or the method of a request that calls none.
+        tool: String,
+        /// How long the decision took.
+        elapsed: Duration,
+        /// What whoever decides noted about the call, as JSON; empty without a note.
+        note: String,
+    },
+    /// Whoever decides about calls denied one.
+    CallDenied {
+        /// The server.
+        server: String,
+        /// The tool, or the method of a request that calls none.
+        tool: String,
+        /// How long the decision took.
+        elapsed: Duration,
+        /// The reason that was given.
+        reason: String,
+    },
+    /// Nobody could decide about a call, so it was not made.
+    AuthorizerUnavailable {
+        /// The server.
+        server: String,
+        /// The tool, or the method of a request that calls none.
+        tool: String,
+        /// How long it was tried.
+        elapsed: Duration,
+        /// What happened.
+        reason: String,
+        /// How long until the next call may be decided.
+        retry_after: Duration,
+    },
     /// A fallback answered.
     FallbackServed {
         /// The server; empty when a fallback chain runs without a pipeline.
@@ -280,8 +315,9 @@ impl Events {
         self.0.listeners.are_there()
     }
 
-    /// Sends an event to the listeners; `event` is built only if there are any.
-    pub(crate) fn emit(&self, event: impl FnOnce() -> Event) {
+    /// Sends an event to the listeners; `event` is built only if there are any. For whoever embeds
+    /// the library and has steps of its own on the path of a call.
+    pub fn emit(&self, event: impl FnOnce() -> Event) {
         if self.has_listeners() {
             // An error means that the last listener left meanwhile.
             drop(self.0.sender.send(Arc::new(event())));

@@ -62,6 +62,14 @@ impl Event {
             Event::Refused { server, tool, cause } => {
                 info!(target: TARGET, server, tool, ?cause, "refused");
             }
+            Event::CallDenied { server, tool, elapsed, reason } => {
+                let elapsed_ms = millis(*elapsed);
+                info!(target: TARGET, server, tool, elapsed_ms, reason, "call_denied");
+            }
+            Event::AuthorizerUnavailable { server, tool, elapsed, reason, retry_after } => {
+                let (elapsed_ms, retry_after_ms) = (millis(*elapsed), millis(*retry_after));
+                warn!(target: TARGET, server, tool, elapsed_ms, reason, retry_after_ms, "authorizer_unavailable");
+            }
             Event::ToolErrorFound { server, tool, counted_only } => {
                 info!(target: TARGET, server, tool, counted_only, "tool_error_found");
             }
@@ -78,6 +86,10 @@ impl Event {
             Event::AttemptEnded { server, tool, attempt, elapsed, cause } => {
                 let (elapsed_ms, cause) = (millis(*elapsed), cause.map(debug));
                 debug!(target: TARGET, server, tool, attempt, elapsed_ms, cause, "attempt_ended");
+            }
+            Event::CallAllowed { server, tool, elapsed, note } => {
+                let elapsed_ms = millis(*elapsed);
+                debug!(target: TARGET, server, tool, elapsed_ms, note, "call_allowed");
             }
             Event::Hedged { server, tool } => debug!(target: TARGET, server, tool, "hedged"),
             Event::CacheHit { server, tool, shared_flight } => {

@@ -245,6 +245,7 @@ impl<'a, T> Run<'a, T> {
             tool: self.tool.name.to_string(),
             arguments: (*self.call.arguments).clone(),
             caller: self.call.caller.to_string(),
+            principal: self.call.principal.as_deref().map(str::to_owned),
             effect: self.tool.policy.effect,
         }
     }

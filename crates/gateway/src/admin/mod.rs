@@ -57,7 +57,8 @@ impl AdminListener {
         hosts.extend(
             Some(admin.listen.ip()).filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string()),
         );
-        let guard = OriginGuard { hosts, origins: config.allowed_origins.clone() };
+        let guard =
+            OriginGuard { hosts, origins: config.allowed_origins.clone(), is_any_host: false };
         let access = AdminAccess::new(admin)?;
         let telemetry = Telemetry::listen(&gateway.all().policies, &gateway.lifecycle);
         let readers = Arc::new(Semaphore::new(limits::EVENT_READERS));

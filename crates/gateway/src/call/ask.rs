@@ -1,8 +1,9 @@
-//! Decides how one server answers a call: a list through the catalog cache, a call with a policy
-//! through the pipeline, every other request as it is.
+//! Decides how one server answers a call that is allowed: a list through the catalog cache, a call
+//! with a policy through the pipeline, every other request as it is.
 
 use std::sync::Arc;
 
+use crate::call::authorize::{authorize, filtered};
 use crate::call::execute::execute;
 use crate::call::list::list;
 use crate::call::policy;
@@ -14,8 +15,23 @@ use crate::upstream::call::GatewayCall;
 use crate::upstream::reply::Reply;
 use crate::upstream::{SendAgain, Server};
 
-/// Puts a call to one server.
+/// Puts a call to one server, if it is allowed.
 pub(crate) async fn ask(
+    route: &Arc<Route>,
+    caller: &Caller,
+    server: &Arc<Server>,
+    call: &GatewayCall,
+) -> Reply {
+    if route.access.is_open(&server.name) {
+        return ask_allowed(route, caller, server, call).await;
+    }
+    let call = authorize(route, server, call).await?;
+    let answer = ask_allowed(route, caller, server, &call).await?;
+    filtered(route, server, caller.era(), &call, answer).await
+}
+
+/// Puts a call that is allowed to one server.
+pub(crate) async fn ask_allowed(
     route: &Arc<Route>,
     caller: &Caller,
     server: &Arc<Server>,
@@ -24,7 +40,6 @@ pub(crate) async fn ask(
     if cached_lists::is_list(&call.request) {
         return list(route, caller, server, call).await;
     }
-    // Server and tool are known here and nothing was sent yet: the place for an authorizer.
     match policy::of(route, caller, server, call).await {
         Some(policy) => {
             let stand_ins = policy::meet_stand_ins(route, caller, &policy, call);

@@ -16,6 +16,7 @@ use seawall::{
 };
 use tokio::time::Instant;
 
+use crate::call::authorize::authorize;
 use crate::call::fallback;
 use crate::call::idle_timeout::IdleTimeout;
 use crate::call::send::{once, send};
@@ -189,6 +190,7 @@ impl Execution {
             } else {
                 names::public(&server.name, "").into()
             },
+            principal: kept_origin(route, server, call),
             rejoin: rejoin(caller, &policy.own, request),
             control: Some(Arc::clone(&call.control)),
         };
@@ -311,7 +313,9 @@ impl Execution {
     /// stays whole, for an excerpt would break the schema.
     fn fit(&self, value: Message) -> Reply {
         match self.policy.own.max_result.filter(|_| !self.policy.has_output_schema) {
-            Some(limit) => self.route.results.fit(&self.caller, &self.call, value, limit),
+            Some(limit) => {
+                self.route.results.fit(&self.caller, &self.server.name, &self.call, value, limit)
+            }
             None => Ok(value),
         }
     }
@@ -341,6 +345,7 @@ impl Execution {
         let watched = IdleTimeout::over(&self.call, self.policy.own.idle_timeout.is_some());
         let ends = Instant::now().checked_add(attempt.timeout);
         let call = GatewayCall { ends, ..self.as_attempted(&attempt, watched.call()?)? };
+        let call = self.allowed(server, &attempt, call).await?;
         self.write.iter().for_each(|write| write.begin());
         let reply = watched
             .run(self.policy.own.idle_timeout, self.ask(server, &call, attempt.timeout))
@@ -376,7 +381,25 @@ impl Execution {
                 Err(signals)
             }
             Err(Refusal::Reported(report, _)) => Err(FailureSignals::text(report.message)),
+            Err(Refusal::NotAllowed(_, refusal)) => Err(refusal.signals()),
         }
+    }
+
+    /// The call, if it may be made. The client's own call was allowed before it came here; another
+    /// tool or other arguments are another call.
+    async fn allowed(
+        &self,
+        server: &Arc<Server>,
+        attempt: &Attempt,
+        call: GatewayCall,
+    ) -> Result<GatewayCall, FailureSignals> {
+        if self.is_own(attempt) || self.route.access.is_open(&server.name) {
+            return Ok(call);
+        }
+        authorize(&self.route, server, &call).await.map_err(|refusal| match refusal {
+            Refusal::NotAllowed(_, refusal) => refusal.signals(),
+            _ => FailureSignals::text("it may not be asked").with_sent(Sent::Never),
+        })
     }
 
     /// Asks the server, and resends at once if the server certainly did not process the request.
@@ -474,6 +497,13 @@ fn rejoin(caller: &Caller, own: &GatewayPolicy, request: &Message) -> Option<Rej
     // from running twice at the same time.
     let continues = request.field("requestState").is_some();
     Some(Rejoin { scope, after: own.rejoin_after, takes: takes && is_kept, continues })
+}
+
+/// The caller as the queue keeps it, where a write must be allowed again when it is delivered.
+fn kept_origin(route: &Route, server: &Server, call: &GatewayCall) -> Option<Arc<str>> {
+    let principal =
+        call.origin.principal.as_ref().filter(|_| !route.access.is_open(&server.name))?;
+    serde_json::to_string(&**principal).ok().map(Into::into)
 }
 
 /// Whether the client asks for debug details of a failure.

@@ -8,7 +8,9 @@ use seawall::ServerOutcome;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
+use crate::authz::AuthzRefusal;
 use crate::call::ask::ask;
+use crate::call::authorize::authorize;
 use crate::catalog::cached_lists;
 use crate::client::caller::Caller;
 use crate::client::missing;
@@ -42,7 +44,12 @@ pub(crate) async fn initialize(route: &Arc<Route>, caller: &Caller, call: &Gatew
             RpcError::new(build::INVALID_REQUEST, "this session is initialized already").into()
         );
     }
-    let met = join_all(route.set.servers.iter().map(|server| meet(route, session, server))).await;
+    session.headers.renew(&call.origin.headers);
+    let met =
+        join_all(route.set.servers.iter().map(|server| meet(route, session, server, call))).await;
+    if let Some(refusal) = not_allowed(route, &met) {
+        return Err(refusal);
+    }
     let is_refused =
         route.single().is_some() && matches!(met.as_slice(), [Greeted { refused: Some(_), .. }]);
     if !is_refused {
@@ -86,6 +93,8 @@ struct Greeted {
     refused: Option<UpstreamFailure>,
     /// Why the handshake has not succeeded yet.
     why: Option<UpstreamFailure>,
+    /// Why the caller may not use the server.
+    not_allowed: Option<Box<AuthzRefusal>>,
 }
 
 impl Greeted {
@@ -98,13 +107,47 @@ impl Greeted {
     fn without(server: &Server, failure: UpstreamFailure) -> Self {
         let missing = Some(server.missing(&failure));
         let refused = failure.is_final().then(|| failure.clone());
-        Self { info: None, missing, refused, why: Some(failure) }
+        Self { missing, refused, why: Some(failure), ..Self::default() }
     }
+}
+
+/// The refusal of a handshake: the only server may not be used, or of none of several anybody can
+/// say whether it may. Otherwise those that may be used are served, and the client is told of the
+/// others.
+fn not_allowed(route: &Route, met: &[Greeted]) -> Option<Refusal> {
+    let all: Option<Vec<_>> = met.iter().map(|met| met.not_allowed.clone()).collect();
+    let name = route.single().map(|server| server.name.clone());
+    let is_told = |refusal: &Box<AuthzRefusal>| name.is_some() || refusal.is_outage();
+    let refusal = all?.into_iter().find(is_told)?;
+    Some(Refusal::NotAllowed(name.unwrap_or_default(), refusal))
+}
+
+/// Whether the caller may use a server; if not, the server is missing.
+async fn may_meet(route: &Route, server: &Server, call: &GatewayCall) -> Result<(), Greeted> {
+    if route.access.is_open(&server.name) {
+        return Ok(());
+    }
+    authorize(route, server, call).await.map(drop).map_err(|refusal| match refusal {
+        Refusal::NotAllowed(_, refusal) => Greeted {
+            missing: Some(server.reported(refusal.failure())),
+            not_allowed: Some(refusal),
+            ..Greeted::default()
+        },
+        _ => Greeted::without(server, UpstreamFailure::NotAsked),
+    })
 }
 
 /// The info of a server: live if it is connected, else cached; with neither, the handshake is
 /// awaited for a short time.
-async fn meet(route: &Route, session: &Arc<Session>, server: &Arc<Server>) -> Greeted {
+async fn meet(
+    route: &Route,
+    session: &Arc<Session>,
+    server: &Arc<Server>,
+    call: &GatewayCall,
+) -> Greeted {
+    if let Err(refused) = may_meet(route, server, call).await {
+        return refused;
+    }
     let supervisor = match session.supervisor(server) {
         Ok(supervisor) => supervisor,
         Err(failure) => return Greeted::without(server, failure),
@@ -264,6 +307,9 @@ fn initialized(info: Option<&ServerInfo>, version: &str) -> Vec<u8> {
 pub(crate) async fn discover(route: &Arc<Route>, _caller: &Caller, call: &GatewayCall) -> Reply {
     let met =
         join_all(route.set.servers.iter().map(|server| meet_modern(route, server, call))).await;
+    if let Some(refusal) = not_allowed(route, &met) {
+        return Err(refusal);
+    }
     let infos = named(route, &met);
     let mut merged = JsonObject::default();
     merged.set("capabilities", capabilities(&infos, &met).to_string());
@@ -285,7 +331,7 @@ pub(crate) async fn discover_one(
     call: &GatewayCall,
 ) -> Reply {
     let answer = ask(route, caller, server, call).await?;
-    let met = meet_modern(route, server, call).await;
+    let met = meet_allowed(route, server, call).await;
     match instructions(route, &[met], &[]).filter(|_| answer.kind() == MessageKind::Result) {
         Some(lines) => with_body(&answer, &with_lines(answer.body_json(), Some(lines))),
         None => Ok(answer),
@@ -294,6 +340,14 @@ pub(crate) async fn discover_one(
 
 /// The info of a server for a client without a session.
 async fn meet_modern(route: &Route, server: &Arc<Server>, call: &GatewayCall) -> Greeted {
+    if let Err(refused) = may_meet(route, server, call).await {
+        return refused;
+    }
+    meet_allowed(route, server, call).await
+}
+
+/// The same for a client that may use the server.
+async fn meet_allowed(route: &Route, server: &Arc<Server>, call: &GatewayCall) -> Greeted {
     let Some(pool) = route.pool(server) else {
         return Greeted::without(
             server,

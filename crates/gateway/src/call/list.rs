@@ -173,6 +173,7 @@ impl ListRequest {
         let failure = match &refusal {
             Refusal::Failed(_, failure) => self.server.missing(failure),
             Refusal::Reported(report, _) => self.server.reported(report.failure.clone()),
+            Refusal::NotAllowed(_, refusal) => self.server.reported(refusal.failure()),
             Refusal::Wrong(error) => self.server.refused(error.code, &beginning(&error.message)),
         };
         if let Some(list) = self.marked(&failure) {

@@ -9,7 +9,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use seawall::Question;
 
-use crate::call::ask::ask;
+use crate::call::ask::ask_allowed;
+use crate::call::authorize::authorize;
 use crate::client::caller::Caller;
 use crate::protocol::edit::JsonObject;
 use crate::protocol::names::SUBSCRIPTION_ID;
@@ -42,6 +43,7 @@ pub(crate) async fn all(route: &Arc<Route>, caller: &Caller, call: &GatewayCall)
 /// Keeps the subscription to one server open until the server ends or refuses it; the server may
 /// come up later than the client.
 async fn one(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &GatewayCall) {
+    let Some(call) = &until_allowed(route, server, call).await else { return };
     let mut is_missing = server.startup.is_missing();
     let draining = &route.lifecycle.draining;
     while let Some(pool) = route.pool(server) {
@@ -50,7 +52,7 @@ async fn one(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &G
         match connection {
             None => return,
             Some(Ok(connection)) => {
-                let listening = ask(route, caller, server, call);
+                let listening = ask_allowed(route, caller, server, call);
                 let ended =
                     hearing(listening, appears(std::mem::take(&mut is_missing), &connection, call))
                         .await;
@@ -63,6 +65,25 @@ async fn one(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &G
         }
         let pause = tokio::time::sleep(server.reconnect.wait().max(AGAIN));
         draining.run_until_cancelled(pause).await;
+    }
+}
+
+/// The call once it is allowed; `None` if it is denied. Where nobody can say, it is tried again.
+async fn until_allowed(
+    route: &Arc<Route>,
+    server: &Arc<Server>,
+    call: &GatewayCall,
+) -> Option<GatewayCall> {
+    if route.access.is_open(&server.name) {
+        return Some(call.clone());
+    }
+    loop {
+        let after = match authorize(route, server, call).await {
+            Ok(call) => return Some(call),
+            Err(Refusal::NotAllowed(_, refusal)) => refusal.failure().retry_after?,
+            Err(_) => return None,
+        };
+        route.lifecycle.draining.run_until_cancelled(tokio::time::sleep(after)).await?;
     }
 }
 

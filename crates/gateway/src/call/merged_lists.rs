@@ -11,6 +11,8 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use serde_json::{Map, Value};
 
+use crate::authz::AuthzRefusal;
+use crate::call::authorize::{authorize, filtered};
 use crate::call::list::list;
 use crate::catalog::{names, quarantine};
 use crate::client::caller::Caller;
@@ -39,6 +41,8 @@ struct ListPart {
     /// Why the server is missing, or its list not the newest.
     status: Option<Value>,
     quarantined: Vec<Value>,
+    /// Why the caller may not list the server.
+    not_allowed: Option<Box<AuthzRefusal>>,
 }
 
 impl ListPart {
@@ -70,6 +74,9 @@ pub(crate) async fn merged(route: &Arc<Route>, caller: &Caller, call: &GatewayCa
     let parts =
         join_all(route.set.servers.iter().map(|server| part(route, caller, server, call, key)))
             .await;
+    if let Some(outage) = nobody_can_say(&parts) {
+        return Err(Refusal::NotAllowed(String::new(), outage));
+    }
     let mut seen = HashSet::new();
     let mut entries = Vec::new();
     let (mut troubles, mut quarantined) = (Map::new(), Map::new());
@@ -83,6 +90,13 @@ pub(crate) async fn merged(route: &Arc<Route>, caller: &Caller, call: &GatewayCa
         }
     }
     answered(&page(caller.era(), key, &entries, start, &parts, [troubles, quarantined]))
+}
+
+/// The outage, if no server may be listed because nobody can say whether it may: an empty list
+/// would look like the truth.
+fn nobody_can_say(parts: &[ListPart]) -> Option<Box<AuthzRefusal>> {
+    let outages: Option<Vec<_>> = parts.iter().map(|part| part.not_allowed.as_ref()).collect();
+    outages?.into_iter().find(|refusal| refusal.is_outage()).cloned()
 }
 
 /// One page of the merged list.
@@ -158,6 +172,11 @@ async fn part(
         Ok(Ok(())) => return part,
         Ok(Err(Refusal::Failed(_, failure))) => server.missing(&failure),
         Ok(Err(Refusal::Reported(report, _))) => server.reported(report.failure.clone()),
+        Ok(Err(Refusal::NotAllowed(_, refusal))) => {
+            let failed = server.reported(refusal.failure());
+            part.not_allowed = Some(refusal);
+            failed
+        }
         Ok(Err(Refusal::Wrong(error))) => server.refused(error.code, &beginning(&error.message)),
         Err(_) => server.missing(&UpstreamFailure::Silent(limits::LIST_TIME)),
     };
@@ -173,12 +192,16 @@ async fn pages(
     key: &str,
     part: &mut ListPart,
 ) -> Result<(), Refusal> {
+    let allowed = authorize(route, server, call).await?;
+    let call = &allowed;
     let mut cursors = HashSet::new();
     let mut params = JsonObject::of(call.request.body_json());
     params.remove("cursor");
     for _ in 0..limits::PAGES {
         let request = with_body(&call.request, &params.json())?;
-        let answer = list(route, caller, server, &GatewayCall { request, ..call.clone() }).await?;
+        let page = GatewayCall { request, ..call.clone() };
+        let answer = list(route, caller, server, &page).await?;
+        let answer = filtered(route, server, caller.era(), &page, answer).await?;
         if answer.kind() == MessageKind::Error {
             let code = answer.field_json("code").and_then(|code| serde_json::from_slice(code).ok());
             let text = answer.field_text("message").unwrap_or_default().into_owned();

@@ -2,20 +2,21 @@
 //!
 //! 1. While the gateway shuts down, new calls are refused.
 //! 2. `target` finds the addressee of the call: the gateway itself, one server, or several.
-//! 3. `ask` puts the call to one server: lists are answered from the catalog cache where needed
-//!    (`list`), a tool has a policy (`policy`), and an authorizer would be asked here.
+//! 3. `ask` puts the call to one server, once it is allowed (`authorize`): lists are answered from
+//!    the catalog cache where needed (`list`), a tool has a policy (`policy`).
 //! 4. `execute` runs the call under its policy: attempts, retries, fallbacks, the join with an
 //!    identical call; a call whose client has left may run on (`client::detached`).
 //! 5. `send` sends each attempt in the server's own era, over a connection that matches every
 //!    answer to its call (`translate`, `upstream`).
 //! 6. `reply` writes the server's answer under the client's id, or the failure that took its place.
 //!
-//! A file here uses only the files before it in this list: `server_error`, `fallback`,
+//! A file here uses only the files before it in this list: `authorize`, `server_error`, `fallback`,
 //! `idle_timeout`, `send`, `execute`, `list`, `policy`, `ask`, then the files that ask several
 //! servers (`merged_lists`, `listen`, `several`) or none (`initialize`, `resources`), `target`,
 //! `reply`, `required`, and this page.
 
 mod ask;
+pub(crate) mod authorize;
 pub(crate) mod execute;
 mod fallback;
 mod idle_timeout;

@@ -78,6 +78,15 @@ fn written(policies: &PolicyRegistry, era: Era, call: &GatewayCall, reply: Reply
         Err(Refusal::Failed(server, failure)) => {
             build::error(call.request.id(), &failure.error(&server)).into()
         }
+        Err(Refusal::NotAllowed(server, refusal)) if call.request.method() == "tools/call" => {
+            let name = call.request.field_text("name").unwrap_or_default();
+            let report = refusal.report(&server, &name);
+            written(policies, era, call, Err(Refusal::Reported(Box::new(report), true)))
+        }
+        Err(Refusal::NotAllowed(server, refusal)) => {
+            call.origin.refuse(refusal.http());
+            build::error(call.request.id(), &refusal.error(&server)).into()
+        }
         Err(Refusal::Reported(report, has_output_schema))
             if call.request.method() == "tools/call" =>
         {

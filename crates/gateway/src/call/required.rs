@@ -66,6 +66,7 @@ pub(crate) fn handshake() -> HandshakeParams {
         .set("clientInfo", own_info());
     let initialize = params.json();
     HandshakeParams {
+        headers: Default::default(),
         prefer: Era::Legacy,
         meta: handshake::meta(&initialize),
         initialize: initialize.into(),

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::call::authorize::may_see;
 use crate::client::caller::Caller;
-use crate::client::results::{QUEUE, RESULT, ReadableResult, SCHEME};
+use crate::client::results::{QUEUE, RESULT, ReadableResult, ResultSource, SCHEME};
 use crate::protocol::Message;
 use crate::protocol::build::{self, RpcError};
 use crate::protocol::names::Era;
@@ -29,6 +30,11 @@ pub(crate) async fn read(route: &Route, caller: &Caller, call: &GatewayCall) -> 
         Some((RESULT, id)) => route.results.read(&client, id),
         _ => None,
     };
+    if let Some(ReadableResult { source, .. }) = &found
+        && !route.access.is_open(&source.server)
+    {
+        may_see(route, &source.server, &source.tool, call).await?;
+    }
     let Some(found) = found else {
         let text = format!(
             "{uri} is not known here, or no longer; what is kept is kept for a while, for whoever asked for it"
@@ -62,5 +68,6 @@ async fn of_queue(route: &Route, client: &Arc<str>, id: &str) -> Option<Readable
         "attempts": item.attempts,
         "enqueued": item.enqueued, "mayHaveExecuted": item.may_have_executed, "note": item.note, "result": outcome,
     });
-    Some(told.into())
+    let source = ResultSource { server: item.call.server, tool: item.call.tool };
+    Some(ReadableResult::json(source, &told))
 }

@@ -61,7 +61,7 @@ fn unmet(
 /// Checks every address and folder that `seawall serve` would open.
 pub(crate) async fn look(config: &Config) -> Vec<Requirement> {
     let mut needs = Vec::new();
-    let found = match http::refusal(config.listen) {
+    let found = match http::refusal(config.listen, config.identity.is_some()) {
         Some(why) => Err(unmet("open_to_others", why, "Listen on 127.0.0.1.")),
         None => address(config.listen),
     };

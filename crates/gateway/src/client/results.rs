@@ -36,11 +36,14 @@ pub(crate) struct ReadableResult {
     pub text: String,
     /// The URI of the next piece, if there is one.
     pub next: Option<String>,
+    /// Whose answer it is.
+    pub source: ResultSource,
 }
 
-impl From<Value> for ReadableResult {
-    fn from(value: Value) -> Self {
-        Self { mime: "application/json", text: value.to_string(), next: None }
+impl ReadableResult {
+    /// A description in JSON.
+    pub(crate) fn json(source: ResultSource, value: &Value) -> Self {
+        Self { mime: "application/json", text: value.to_string(), next: None, source }
     }
 }
 
@@ -50,9 +53,19 @@ pub(crate) struct ResultStore {
     kept: Mutex<VecDeque<KeptResult>>,
 }
 
+/// Whose answer a result is.
+#[derive(Clone, Debug)]
+pub(crate) struct ResultSource {
+    /// The server.
+    pub server: String,
+    /// The tool.
+    pub tool: String,
+}
+
 struct KeptResult {
     name: String,
     client: Arc<str>,
+    source: ResultSource,
     text: Arc<str>,
     at: Instant,
 }
@@ -62,6 +75,7 @@ impl ResultStore {
     pub(crate) fn fit(
         &self,
         caller: &Caller,
+        server: &str,
         call: &GatewayCall,
         answer: Message,
         limit: usize,
@@ -86,7 +100,9 @@ impl ResultStore {
             let blocks =
                 [&*cut_note(&text, head, tail, &address), head, tail].map(content::text_block);
             let (client, at) = (caller.identity(&call.request), Instant::now());
-            self.keep(KeptResult { name, client, text: text.as_str().into(), at });
+            let tool = call.request.field_text("name").unwrap_or_default().into_owned();
+            let source = ResultSource { server: server.to_owned(), tool };
+            self.keep(KeptResult { name, client, source, text: text.as_str().into(), at });
             blocks.to_vec()
         } else {
             let note = format!(
@@ -117,11 +133,12 @@ impl ResultStore {
     /// `<name>?from=<byte>`.
     pub(crate) fn read(&self, client: &Arc<str>, id: &str) -> Option<ReadableResult> {
         let (name, from) = id.split_once("?from=").unwrap_or((id, "0"));
-        let text = {
+        let (text, source) = {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.retain(|result| result.at.elapsed() < limits::RESULT_KEPT);
             let is_it = |result: &&KeptResult| result.name == name && result.client == *client;
-            Arc::clone(&kept.iter().find(is_it)?.text)
+            let found = kept.iter().find(is_it)?;
+            (Arc::clone(&found.text), found.source.clone())
         };
         // Out of bounds is refused; a byte inside a character is moved to the boundary before it.
         let from = from.parse().ok().filter(|from| *from <= text.len())?;
@@ -129,7 +146,7 @@ impl ResultStore {
         let piece = start(rest, limits::RESULT_PIECE);
         let next = text.len() - rest.len() + piece.len();
         let next = (next < text.len()).then(|| format!("{}?from={next}", address(RESULT, name)));
-        Some(ReadableResult { mime: "text/plain", text: piece.to_owned(), next })
+        Some(ReadableResult { mime: "text/plain", text: piece.to_owned(), next, source })
     }
 }
 

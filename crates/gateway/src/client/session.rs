@@ -17,7 +17,7 @@ use crate::client::stream::ClientStream;
 use crate::protocol::names::Era;
 use crate::protocol::{Id, Message, build, edit, limits};
 use crate::upstream::call::ClientSink;
-use crate::upstream::handshake::HandshakeParams;
+use crate::upstream::handshake::{ClientHeaders, HandshakeParams};
 use crate::upstream::{Connection, ConnectionSupervisor};
 use warm::WarmConnection;
 
@@ -44,6 +44,8 @@ pub(crate) struct Session {
     pub general: Arc<ClientStream>,
     /// The client's `initialize` parameters.
     pub handshake: OnceLock<HandshakeParams>,
+    /// The headers of the client's last request, for servers that get one of them.
+    pub headers: ClientHeaders,
     /// The log level that the client set, for servers that expect it with each request.
     log_level: Mutex<Option<String>>,
     /// Resources that the client subscribed to, per server.
@@ -88,6 +90,7 @@ impl Session {
             set,
             general,
             handshake: OnceLock::new(),
+            headers: ClientHeaders::default(),
             log_level: Mutex::default(),
             subscribed: Mutex::default(),
             followers: Mutex::default(),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::problem::{ConfigPlace, Problem, Problems};
 use super::settings::ServeSettings;
-use super::{Config, ServerConfig, ServerLifetime, Transport, address, name};
+use super::{Config, ServerAccess, ServerConfig, ServerLifetime, Transport, address, name};
 use crate::config::layers::ServerRules;
 
 /// Programs that launch another program, which is the server.
@@ -75,6 +75,7 @@ impl Config {
             required: false,
             rules: ServerRules::default(),
             life: ServerLifetime::default(),
+            access: ServerAccess::default(),
         }]))
     }
 }

@@ -11,8 +11,10 @@ pub(crate) mod duration;
 mod env;
 mod env_file;
 mod expand;
+pub(crate) mod ext_authz;
 mod headers;
 mod hide;
+pub(crate) mod identity;
 mod import;
 mod json;
 pub(crate) mod layer;
@@ -21,6 +23,7 @@ mod limit;
 mod mentions;
 mod name;
 mod native;
+pub(crate) mod pass_header;
 pub(crate) mod place;
 pub(crate) mod policy;
 pub(crate) mod prefix;
@@ -52,7 +55,10 @@ use std::time::Duration;
 use http::{HeaderName, Uri};
 
 pub(crate) use self::admin::AdminConfig;
+pub(crate) use self::ext_authz::{ExtAuthzConfig, ListFilter, ServerAuthz};
 pub(crate) use self::hide::SecretTexts;
+pub(crate) use self::identity::{ApiKeyConfig, IdentityConfig, JwksSource, JwtConfig};
+pub(crate) use self::pass_header::PassedHeader;
 use self::problem::ConfigPlace;
 pub(crate) use self::problem::{Problem, Problems};
 pub(crate) use self::reconnect::ReconnectConfig;
@@ -94,6 +100,10 @@ pub struct Config {
     pub store: Option<PathBuf>,
     /// The admin server, if there is one.
     pub admin: Option<AdminConfig>,
+    /// Who may call; `None`: everybody who reaches the address.
+    pub identity: Option<IdentityConfig>,
+    /// The external authorizer of the gateway, if there is one.
+    pub ext_authz: Option<ExtAuthzConfig>,
     /// The file this was read from.
     pub source: Option<PathBuf>,
     /// Settings of the file that are skipped.
@@ -117,6 +127,19 @@ pub struct ServerConfig {
     pub rules: ServerRules,
     /// When its process runs.
     pub life: ServerLifetime,
+    /// Who may use it.
+    pub access: ServerAccess,
+}
+
+/// Who may use a server, and what it gets of its client.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServerAccess {
+    /// The external authorizer that decides.
+    pub authz: ServerAuthz,
+    /// The scopes that a client's token must have.
+    pub scopes: Vec<String>,
+    /// The header of the client that it gets.
+    pub pass_header: Option<PassedHeader>,
 }
 
 /// When a server's process runs, and how it is reconnected.
@@ -348,16 +371,25 @@ fn read_text(
         mentions::check(&section, &servers, problems);
     }
     let scope = Variables::new(path, env);
-    let servers =
+    let servers: Vec<ServerConfig> =
         raw.into_iter().filter_map(|server| resolve::server(server, &scope, problems)).collect();
+    let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
+    let identity = settings.identity.take().map(|raw| raw.resolve(&scope, &names, problems));
+    let ext_authz = settings.ext_authz.take().and_then(|raw| raw.resolve(&scope, problems));
     let store = settings
         .store
         .as_ref()
         .and_then(|path| scope.expand(path, problems))
         .map(|path| scope.path(&path));
     let admin = settings.take_admin(&scope, problems);
-    let mut config =
-        Config { admin, source: Some(path.to_owned()), store, ..settings.into_config(servers) };
+    let mut config = Config {
+        admin,
+        identity,
+        ext_authz,
+        source: Some(path.to_owned()),
+        store,
+        ..settings.into_config(servers)
+    };
     problems.keep(config.take_env(env));
     Some(config)
 }

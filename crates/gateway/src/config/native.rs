@@ -11,14 +11,12 @@ use super::tree::ConfigField;
 const SERVER_KEYS: [&str; 9] =
     ["command", "args", "env", "cwd", "url", "headers", "type", "enabled", "disabled"];
 /// Keys of a server that only Seawall has.
-const SERVER_OURS: [&str; 5] = ["shared", "required", "lazy", "idle_stop", "keep_warm"];
+const SERVER_OURS: [&str; 8] =
+    ["shared", "required", "lazy", "idle_stop", "keep_warm", "scopes", "ext_authz", "pass_header"];
 
-/// Keys of later versions. A user who writes one counts on it, so it is never skipped.
-const LATER: [&str; 1] = ["ext_authz"];
-
-/// Whether the gateway has such a setting, now or in a later version.
+/// Whether the gateway has such a setting.
 pub(super) fn is_setting(key: &str) -> bool {
-    settings::keys().contains(&key) || LATER.contains(&key)
+    settings::keys().contains(&key)
 }
 
 /// Reads the whole file; with `needs_servers`, a file without servers is a problem.
@@ -36,12 +34,7 @@ pub(super) fn read(
         } else if key == "servers" {
             servers = Some(read_servers(&value, problems));
         } else if !settings.set(key, &value, problems) {
-            problems.push(not_ours(
-                &value,
-                key,
-                &LATER,
-                &[settings::keys(), vec!["servers"]].concat(),
-            ));
+            problems.push(not_ours(&value, key, &[settings::keys(), vec!["servers"]].concat()));
         }
     }
     let servers =
@@ -55,7 +48,7 @@ pub(super) fn read_settings(section: &ConfigField<'_>, problems: &mut Problems) 
     section.place.path().clone_into(&mut settings.rules.written.at);
     for (key, value) in section.entries(problems) {
         if !settings.set(key, &value, problems) {
-            problems.push(not_ours(&value, key, &LATER, &settings::keys()));
+            problems.push(not_ours(&value, key, &settings::keys()));
         }
     }
     settings
@@ -73,7 +66,7 @@ pub(super) fn read_server_section(
             || rules::set_server(&mut server.rules, key, &value, problems);
         if !is_known {
             let known = [&SERVER_OURS[..], &rules::SERVER_KEYS].concat();
-            problems.push(not_ours(&value, key, &[], &known));
+            problems.push(not_ours(&value, key, &known));
         }
     }
 }
@@ -112,7 +105,7 @@ fn read_server(server_name: &str, field: &ConfigField<'_>, problems: &mut Proble
             || rules::set_server(&mut server.rules, key, value, problems);
         if !is_known {
             let known = [&SERVER_KEYS[..], &SERVER_OURS, &rules::SERVER_KEYS].concat();
-            problems.push(not_ours(value, key, &[], &known));
+            problems.push(not_ours(value, key, &known));
         }
     }
     check_fit(&server, &entries, problems);
@@ -123,9 +116,9 @@ fn read_server(server_name: &str, field: &ConfigField<'_>, problems: &mut Proble
 /// Reports fields that do not fit the server's transport: the user meant something by them.
 fn check_fit(server: &RawServer, entries: &[(&str, ConfigField<'_>)], problems: &mut Problems) {
     let (has, misfits, wanted): (_, &[&str], _) = if server.command.is_some() {
-        ("a command", &["url", "headers"], "url")
+        ("a command", &["url", "headers", "pass_header"], "url")
     } else if server.kind == Some(TransportName::Stdio) {
-        ("the type \"stdio\"", &["url", "headers"], "url")
+        ("the type \"stdio\"", &["url", "headers", "pass_header"], "url")
     } else if server.url.is_some() {
         ("a url", &["args", "env", "cwd"], "command")
     } else {
@@ -138,10 +131,7 @@ fn check_fit(server: &RawServer, entries: &[(&str, ConfigField<'_>)], problems: 
     }
 }
 
-fn not_ours(value: &ConfigField<'_>, key: &str, later: &[&str], known: &[&str]) -> Problem {
-    if later.contains(&key) {
-        return value.place.problem("known, but this version does not support it yet; remove it");
-    }
+fn not_ours(value: &ConfigField<'_>, key: &str, known: &[&str]) -> Problem {
     if !known.contains(&"listen") && settings::keys().contains(&key) {
         return value.place.problem(format!(
             "unknown key; {key} is set once for all servers, at the top of the file"

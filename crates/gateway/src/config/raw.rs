@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use super::ext_authz::{self, RawExtAuthz};
+use super::pass_header::{self, PassedHeader};
 use super::problem::{ConfigPlace, Problem, Problems};
 use super::tree::{ConfigField, ConfigString};
 use super::{duration, reconnect};
@@ -37,6 +39,9 @@ pub(super) struct RawServer {
     pub(super) lazy: bool,
     pub(super) idle_stop: Option<Duration>,
     pub(super) keep_warm: Option<Duration>,
+    pub(super) scopes: Vec<ConfigString>,
+    pub(super) ext_authz: Option<RawExtAuthz>,
+    pub(super) pass_header: Option<PassedHeader>,
     /// The place where its own client limits the time of its start.
     pub(super) start_limit: Option<ConfigPlace>,
     pub(super) is_off: bool,
@@ -94,6 +99,9 @@ impl RawServer {
             "lazy" => self.lazy = problems.keep(value.flag()).unwrap_or_default(),
             "idle_stop" => self.idle_stop = problems.keep(reconnect::some_time(value)),
             "keep_warm" => self.keep_warm = problems.keep(duration::read(value)),
+            "scopes" => self.scopes = value.texts(problems),
+            "ext_authz" => self.ext_authz = Some(ext_authz::read(value, problems)),
+            "pass_header" => self.pass_header = pass_header::read(value, problems),
             _ => return false,
         }
         true

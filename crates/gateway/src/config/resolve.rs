@@ -8,7 +8,7 @@ use super::problem::{Problem, Problems};
 use super::raw::{RawServer, TransportName};
 use super::tree::ConfigString;
 use super::words;
-use super::{Secret, ServerConfig, ServerLifetime, Transport};
+use super::{Secret, ServerAccess, ServerAuthz, ServerConfig, ServerLifetime, Transport};
 
 /// The server with everything filled in; `None` if its entry is wrong. A missing variable or file
 /// makes only this server incomplete; the others are not affected.
@@ -29,12 +29,26 @@ pub(super) fn server(
     let transport =
         if lacking.is_empty() { transport } else { Some(Transport::Incomplete { lacking }) };
     problems.append(found);
+    let access = ServerAccess {
+        authz: raw.ext_authz.map_or(ServerAuthz::Inherited, |own| own.of_server(scope, problems)),
+        scopes: raw.scopes.iter().filter_map(|text| scope.expand(text, problems)).collect(),
+        pass_header: raw.pass_header,
+    };
     let RawServer { name, shared, required, rules, lazy, idle_stop, keep_warm, .. } = raw;
     let life = ServerLifetime::default();
     let life =
         ServerLifetime { lazy, idle_stop, keep_warm: keep_warm.unwrap_or(life.keep_warm), ..life };
     let filled = scope.take_filled().into_iter().map(Secret::new).collect();
-    Some(ServerConfig { name, transport: transport?, filled, shared, required, rules, life })
+    Some(ServerConfig {
+        name,
+        transport: transport?,
+        filled,
+        shared,
+        required,
+        rules,
+        life,
+        access,
+    })
 }
 
 fn stdio(raw: &RawServer, scope: &Variables<'_>, problems: &mut Problems) -> Option<Transport> {

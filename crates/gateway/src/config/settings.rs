@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use super::admin::{self, RawAdmin};
 use super::expand::Variables;
+use super::ext_authz::{self, RawExtAuthz};
+use super::identity::{self, RawIdentity};
 use super::problem::{Problem, Problems};
 use super::tree::{ConfigField, ConfigString};
 use super::{
@@ -16,7 +18,7 @@ use crate::config::prefix::NamePrefix;
 use crate::protocol::limits;
 
 /// The keys [`ServeSettings::set`] knows, beside the policy settings.
-const OWN: [&str; 12] = [
+const OWN: [&str; 14] = [
     "listen",
     "prefix",
     "grace",
@@ -29,6 +31,8 @@ const OWN: [&str; 12] = [
     "reconnect",
     "store",
     "admin",
+    "identity",
+    "ext_authz",
 ];
 
 /// The keys [`ServeSettings::set`] knows.
@@ -49,6 +53,8 @@ pub(super) struct ServeSettings {
     reconnect: ReconnectConfig,
     pub(super) store: Option<ConfigString>,
     admin: Option<RawAdmin>,
+    pub(super) identity: Option<RawIdentity>,
+    pub(super) ext_authz: Option<RawExtAuthz>,
 }
 
 impl Default for ServeSettings {
@@ -66,6 +72,8 @@ impl Default for ServeSettings {
             reconnect: ReconnectConfig::default(),
             store: None,
             admin: None,
+            identity: None,
+            ext_authz: None,
         }
     }
 }
@@ -101,6 +109,8 @@ impl ServeSettings {
             "store" => self.store = store(value, problems),
             "reconnect" => self.reconnect = reconnect::read(value, problems),
             "admin" => self.admin = Some(admin::read(value, problems)),
+            "identity" => self.identity = Some(identity::read(value, problems)),
+            "ext_authz" => self.ext_authz = Some(ext_authz::read(value, problems)),
             _ => return rules::set(&mut self.rules, key, value, problems),
         }
         true
@@ -146,6 +156,8 @@ impl ServeSettings {
             rules,
             store: None,
             admin: None,
+            identity: None,
+            ext_authz: None,
             source: None,
             warnings: Vec::new(),
         }

@@ -12,6 +12,7 @@ use hyper::body::Incoming;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 
+use super::admission;
 use super::body::{self, BodyLimits, NoBody};
 use super::connection::{self, ConnectionLimit, ConnectionPermit};
 use super::guard::OriginGuard;
@@ -19,6 +20,7 @@ use super::refused::{self, RefusedId, RefusedMessage};
 use super::respond::{self, Body};
 use super::sessions::Sessions;
 use super::{legacy, modern, records, versions};
+use crate::authz::CallOrigin;
 use crate::gateway::Gateway;
 use crate::protocol::budget::ByteBudget;
 use crate::protocol::names::Era;
@@ -36,25 +38,24 @@ pub(crate) struct HttpListener {
     tcp: TcpListener,
 }
 
-/// The refusal to listen on an address that other machines can reach.
-pub(crate) fn refusal(address: SocketAddr) -> Option<String> {
-    (!address.ip().is_loopback()).then(|| {
+/// The refusal to listen on an address that other machines can reach, where everybody may call.
+pub(crate) fn refusal(address: SocketAddr, has_identity: bool) -> Option<String> {
+    (!address.ip().is_loopback() && !has_identity).then(|| {
         format!(
-            "refusing to listen on {address}: everyone who reaches it could use every tool, and this version has no \
-             authentication; listen on 127.0.0.1 and put a proxy that authenticates in front"
+            "refusing to listen on {address}: everyone who reaches it could use every tool; say who may call \
+             ([[identity.jwt]] or [[identity.api_keys]]), or listen on 127.0.0.1"
         )
     })
 }
 
 impl HttpListener {
-    /// Binds an address. An address that other machines can reach would need authentication, which
-    /// this version does not have.
+    /// Binds an address. An address that other machines can reach needs identity.
     pub(crate) async fn bind(
         gateway: Arc<Gateway>,
         address: SocketAddr,
         guard: OriginGuard,
     ) -> io::Result<Self> {
-        if let Some(why) = refusal(address) {
+        if let Some(why) = refusal(address, gateway.all().access.identity.is_some()) {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
         let tcp = TcpListener::bind(address).await?;
@@ -151,19 +152,49 @@ impl HttpServer {
         if let Err(foreign) = self.guard.check(request.uri(), request.headers()) {
             return respond::refuse(StatusCode::FORBIDDEN, foreign.why());
         }
-        let Some(route) = self.gateway.route(request.uri().path()).cloned() else {
-            return respond::refuse(
+        if let Some(metadata) = admission::metadata(&self.gateway, &request) {
+            return metadata;
+        }
+        let (parts, sent) = request.into_parts();
+        match self.admitted(&parts).await {
+            Ok((route, origin)) => self.answer_to(&route, &origin, &parts, sent).await,
+            Err(refusal) => *refusal,
+        }
+    }
+
+    /// The route of a request and where it comes from, if its client may use that route. Who asks
+    /// is found out first: a stranger learns nothing about what is here.
+    async fn admitted(
+        &self,
+        parts: &Parts,
+    ) -> Result<(Arc<Route>, Arc<CallOrigin>), Box<Response<Body>>> {
+        let access = &self.gateway.all().access;
+        let origin = admission::admit(access, parts).await?;
+        let Some(route) = self.gateway.route(parts.uri.path()) else {
+            return Err(Box::new(respond::refuse(
                 StatusCode::NOT_FOUND,
                 "there is nothing here; MCP is at /mcp and /mcp/<server>",
-            );
+            )));
         };
-        let (parts, sent) = request.into_parts();
+        admission::may_use(access, route, origin.principal.as_ref(), None)?;
+        Ok((Arc::clone(route), origin))
+    }
+
+    async fn answer_to(
+        &self,
+        route: &Arc<Route>,
+        origin: &Arc<CallOrigin>,
+        parts: &Parts,
+        sent: Incoming,
+    ) -> Response<Body> {
         let version = parts.headers.get(header::VERSION).map(|value| value.to_str().unwrap_or("?"));
         let is_modern = version == Some(crate::protocol::names::MODERN);
         match parts.method {
             Method::POST => {}
-            Method::GET if !is_modern => return legacy::get(&self.sessions, &parts),
-            Method::DELETE if !is_modern => return legacy::delete(&self.sessions, &parts).await,
+            Method::GET if !is_modern => return legacy::get(&self.sessions, origin, parts),
+            Method::DELETE if !is_modern => {
+                return legacy::delete(&self.sessions, origin, parts).await;
+            }
             _ => return not_allowed(is_modern),
         }
         if let Some(refusal) = body::unreadable(&parts.headers) {
@@ -175,14 +206,23 @@ impl HttpServer {
             Err(NoBody::Untaken(untaken, outline)) => Err((untaken, outline)),
         };
         let (untaken, outline) = match message {
-            Ok(message) if versions::era(&message, version) == Era::Modern => {
-                return modern::post(&route, &parts, message).await;
+            Ok(message) => {
+                let who = origin.principal.as_ref();
+                if let Err(refusal) = admission::may_use(&route.access, route, who, Some(&message))
+                {
+                    return *refusal;
+                }
+                return match versions::era(&message, version) {
+                    Era::Modern => modern::post(route, origin, parts, message).await,
+                    Era::Legacy => {
+                        legacy::post(&self.sessions, route, origin, parts, message).await
+                    }
+                };
             }
-            Ok(message) => return legacy::post(&self.sessions, &route, &parts, message).await,
             Err(untaken) => untaken,
         };
         let outline = Outline { is_modern: outline.is_modern || is_modern, ..outline };
-        self.refuse(&route, &parts, &untaken, &outline)
+        self.refuse(route, origin, parts, &untaken, &outline)
     }
 
     /// Answers a message that is not taken. If its sender waits for an answer, the HTTP status is
@@ -190,6 +230,7 @@ impl HttpServer {
     fn refuse(
         &self,
         route: &Route,
+        origin: &CallOrigin,
         parts: &Parts,
         untaken: &RefusedMessage,
         outline: &Outline,
@@ -200,7 +241,7 @@ impl HttpServer {
         let needs_session =
             !outline.is_modern && !is_first && !matches!(told, RefusedId::Nobody(_));
         let session = match needs_session
-            .then(|| legacy::find(&self.sessions, parts, outline.id.as_ref()))
+            .then(|| legacy::find(&self.sessions, origin, parts, outline.id.as_ref()))
             .transpose()
         {
             Ok(session) => session,

@@ -6,10 +6,11 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-use super::modern::client;
+use super::admission;
 use super::refused;
 use super::respond::{self, Body, EventFormat};
 use super::sessions::{HttpSession, ResumedStream, Sessions};
+use crate::authz::CallOrigin;
 use crate::call::dispatch;
 use crate::client::caller::Caller;
 use crate::client::event_id::StreamRequest;
@@ -27,23 +28,27 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(super) async fn post(
     sessions: &Sessions,
     route: &Arc<Route>,
+    origin: &Arc<CallOrigin>,
     parts: &Parts,
     message: Message,
 ) -> Response<Body> {
     if message.method() == "initialize" && !parts.headers.contains_key(header::SESSION) {
-        return initialize(sessions, route, parts, message).await;
+        return initialize(sessions, route, origin, parts, message).await;
     }
-    let session = match find(sessions, parts, message.id()) {
+    let session = match find(sessions, origin, parts, message.id()) {
         Ok(session) => session,
         Err(response) => return *response,
     };
+    if !origin.headers.is_empty() {
+        session.session.headers.renew(&origin.headers);
+    }
     let keep =
         RecordOnDone { sessions, id: text(&parts.headers, header::SESSION).unwrap_or_default() };
     match message.kind() {
         MessageKind::Request if RecordOnDone::matters(&message) => {
-            keep.request(&session, message).await
+            keep.request(&session, origin, message).await
         }
-        MessageKind::Request => request(&session, message, limits::KEEP_ALIVE).await,
+        MessageKind::Request => request(&session, origin, message, limits::KEEP_ALIVE).await,
         MessageKind::Notification => {
             session.session.notified(&message).await;
             respond::empty(StatusCode::ACCEPTED)
@@ -58,6 +63,7 @@ pub(super) async fn post(
 async fn initialize(
     sessions: &Sessions,
     route: &Arc<Route>,
+    origin: &Arc<CallOrigin>,
     parts: &Parts,
     message: Message,
 ) -> Response<Body> {
@@ -73,15 +79,18 @@ async fn initialize(
         route,
         parts.uri.path(),
         &version,
-        client(&parts.headers),
+        Arc::clone(&origin.caller),
         place,
     ));
     let mut leaving = NewSession { session: Some(&session) };
-    let mut response = request(&session, message, limits::HANDSHAKE * 4).await;
+    let mut response = request(&session, origin, message, limits::HANDSHAKE * 4).await;
     // A failed handshake leaves no session behind.
     if !session.session.is_greeted() {
         session.session.close().await;
-        return response;
+        return match origin.refused() {
+            Some(refusal) => admission::set(response, refusal),
+            None => response,
+        };
     }
     if let Ok(id) = HeaderValue::from_str(&sessions.add(Arc::clone(&session)).await) {
         response.headers_mut().insert(header::SESSION, id);
@@ -105,8 +114,13 @@ impl RecordOnDone<'_> {
         )
     }
 
-    async fn request(&self, session: &Arc<HttpSession>, message: Message) -> Response<Body> {
-        let response = request(session, message, limits::KEEP_ALIVE).await;
+    async fn request(
+        &self,
+        session: &Arc<HttpSession>,
+        origin: &Arc<CallOrigin>,
+        message: Message,
+    ) -> Response<Body> {
+        let response = request(session, origin, message, limits::KEEP_ALIVE).await;
         self.sessions.keep(self.id, session).await;
         response
     }
@@ -129,6 +143,7 @@ impl Drop for NewSession<'_> {
 /// The session that a request names.
 pub(super) fn find(
     sessions: &Sessions,
+    origin: &CallOrigin,
     parts: &Parts,
     id: Option<&crate::protocol::Id>,
 ) -> Result<Arc<HttpSession>, Box<Response<Body>>> {
@@ -145,7 +160,11 @@ pub(super) fn find(
             "the header Mcp-Session-Id is missing; send initialize first",
         ));
     };
-    let found = sessions.find(session, parts.uri.path());
+    // A session belongs to whoever opened it; for everybody else it does not exist.
+    let is_own = |session: &Arc<HttpSession>| {
+        origin.principal.is_none() || session.session.identity == origin.caller
+    };
+    let found = sessions.find(session, parts.uri.path()).filter(is_own);
     found.ok_or_else(|| {
         refuse(StatusCode::NOT_FOUND, "there is no such session; send initialize again")
     })
@@ -159,11 +178,15 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 /// answer. If no answer is there within `patience`, the response becomes an event stream.
 async fn request(
     session: &Arc<HttpSession>,
+    origin: &Arc<CallOrigin>,
     message: Message,
     patience: Duration,
 ) -> Response<Body> {
     let stream = ClientStream::resumable(session.is_primed);
-    let call = GatewayCall::new(message, session.session.sink(&stream));
+    let call = GatewayCall {
+        origin: Arc::clone(origin),
+        ..GatewayCall::new(message, session.session.sink(&stream))
+    };
     stream.belongs_to(&call);
     let Some(id) = call.request.id().cloned() else { return respond::empty(StatusCode::ACCEPTED) };
     let began = match session.session.calls().begin(&id, &call.cancel, call.request.raw().len()) {
@@ -206,8 +229,8 @@ async fn request(
 }
 
 /// Handles one GET: the session's general stream, or a stream that the client lost.
-pub(super) fn get(sessions: &Sessions, parts: &Parts) -> Response<Body> {
-    let session = match find(sessions, parts, None) {
+pub(super) fn get(sessions: &Sessions, origin: &CallOrigin, parts: &Parts) -> Response<Body> {
+    let session = match find(sessions, origin, parts, None) {
         Ok(session) => session,
         Err(response) => return *response,
     };
@@ -249,8 +272,12 @@ fn interrupted(route: &Route, asked: &StreamRequest) -> Response<Body> {
 }
 
 /// Handles one DELETE: ends the session.
-pub(super) async fn delete(sessions: &Sessions, parts: &Parts) -> Response<Body> {
-    match find(sessions, parts, None) {
+pub(super) async fn delete(
+    sessions: &Sessions,
+    origin: &CallOrigin,
+    parts: &Parts,
+) -> Response<Body> {
+    match find(sessions, origin, parts, None) {
         Ok(session) => {
             if let Some(id) = text(&parts.headers, header::SESSION) {
                 sessions.remove(id);

@@ -5,6 +5,7 @@
 //! `respond` writes the responses. `stdio` serves one client on a pipe. A message that is not taken
 //! is `refused` under its own id.
 
+mod admission;
 pub(crate) mod body;
 pub(crate) mod connection;
 pub(crate) mod guard;

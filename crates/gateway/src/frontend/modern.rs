@@ -8,21 +8,28 @@ use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
 use seawall::Question;
 
+use super::admission;
 use super::respond::{self, Body, EventFormat};
 use super::versions;
+use crate::authz::CallOrigin;
 use crate::call::dispatch;
 use crate::client::caller::Caller;
 use crate::client::stream::{ClientStream, NextEvent};
 use crate::protocol::build::{self, RpcError};
 use crate::protocol::pieces::TwoPieces;
-use crate::protocol::{Message, MessageKind, hash, header, limits};
+use crate::protocol::{Message, MessageKind, header, limits};
 use crate::route::Route;
 use crate::upstream::Connection;
 use crate::upstream::call::{ClientSink, GatewayCall};
 use crate::upstream::http::named;
 
 /// Handles one POST.
-pub(super) async fn post(route: &Arc<Route>, parts: &Parts, message: Message) -> Response<Body> {
+pub(super) async fn post(
+    route: &Arc<Route>,
+    origin: &Arc<CallOrigin>,
+    parts: &Parts,
+    message: Message,
+) -> Response<Body> {
     match message.kind() {
         MessageKind::Notification => respond::empty(StatusCode::ACCEPTED),
         MessageKind::Result | MessageKind::Error => respond::refuse(
@@ -31,20 +38,26 @@ pub(super) async fn post(route: &Arc<Route>, parts: &Parts, message: Message) ->
         ),
         MessageKind::Request => {
             match mirrors(&parts.headers, &message).and_then(|()| versions::check(&message)) {
-                Ok(()) => request(route, parts, message).await,
+                Ok(()) => request(route, origin, parts, message).await,
                 Err(error) => respond::error(bad_status(error.code), message.id(), &error),
             }
         }
     }
 }
 
-async fn request(route: &Arc<Route>, parts: &Parts, message: Message) -> Response<Body> {
+async fn request(
+    route: &Arc<Route>,
+    origin: &Arc<CallOrigin>,
+    parts: &Parts,
+    message: Message,
+) -> Response<Body> {
     let stream = Arc::new(ClientStream::default());
     let params =
         parts.headers.iter().filter(|(name, _)| name.as_str().starts_with(header::PARAM_PREFIX));
-    let client = client(&parts.headers);
+    let client = Arc::clone(&origin.caller);
     let call = GatewayCall {
         client: Arc::clone(&client),
+        origin: Arc::clone(origin),
         mirrored: Some(params.map(|(name, value)| (name.clone(), value.clone())).collect()),
         ..GatewayCall::new(message, Arc::new(RequestStreamSink { stream: Arc::clone(&stream) }))
     };
@@ -69,7 +82,11 @@ async fn request(route: &Arc<Route>, parts: &Parts, message: Message) -> Respons
     let work = Some(work).filter(|_| !is_over);
     match first {
         Some(NextEvent::Said(said)) if said.last => {
-            respond::json(status(&said.message), said.message)
+            let response = respond::json(status(&said.message), said.message);
+            match origin.refused() {
+                Some(refusal) => admission::set(response, refusal),
+                None => response,
+            }
         }
         Some(NextEvent::Ended) => respond::empty(StatusCode::ACCEPTED),
         Some(NextEvent::Said(said)) => respond::stream(EventFormat {
@@ -83,15 +100,6 @@ async fn request(route: &Arc<Route>, parts: &Parts, message: Message) -> Respons
             respond::stream(EventFormat { reader, first: None, work, number: None, priming: None })
         }
     }
-}
-
-/// A name derived from the client's secret; clients without one cannot be told apart.
-pub(super) fn client(headers: &HeaderMap) -> Arc<str> {
-    headers
-        .get(http::header::AUTHORIZATION)
-        .map(|secret| hash::key(&[secret.as_bytes()]))
-        .unwrap_or_default()
-        .into()
 }
 
 /// Checks that the headers repeat the body: software that reads only one of them must see the same

@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 use super::modern::RequestStreamSink;
 use super::refused::{self, RefusedId, RefusedMessage};
 use super::versions;
+use crate::authz::CallOrigin;
 use crate::call::dispatch;
 use crate::client::caller::Caller;
 use crate::client::session::Session;
@@ -205,7 +206,8 @@ impl StdioServer {
         if era == Era::Legacy && message.method() == "initialize" {
             session.take_initialize(message.body_json());
         }
-        let call = GatewayCall::new(message, sink);
+        let origin = Arc::new(CallOrigin::local());
+        let call = GatewayCall { origin, ..GatewayCall::new(message, sink) };
         let Some(id) = call.request.id().cloned() else { return };
         let began = match session.calls().begin(&id, &call.cancel, call.request.raw().len()) {
             Ok(began) => began,

@@ -30,6 +30,10 @@ pub(crate) const SERVER_LOST: i64 = -31001;
 pub(crate) const SHUTTING_DOWN: i64 = -31002;
 /// Too many calls or sessions are open at once.
 pub(crate) const OVERLOADED: i64 = -31003;
+/// The caller may not do this.
+pub(crate) const DENIED: i64 = -31004;
+/// Nobody can say now whether the caller may do this.
+pub(crate) const AUTHZ_UNAVAILABLE: i64 = -31005;
 
 /// An answer with a result.
 pub(crate) fn result(id: &Id, result: &[u8]) -> Bytes {

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::address::AdminAddress;
 use crate::admin::errors::{AdminRefusal, WRONG_TOKEN};
-use crate::upstream::http_client::{self, HttpClient};
+use crate::runtime::http_client::{self, HttpClient};
 
 /// The timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -20,12 +20,12 @@ use tokio::time::Instant;
 use super::input_required::ParkedCalls;
 use super::subscribe::SubscriptionHub;
 use crate::protocol::edit::{JsonObject, quoted};
-use crate::protocol::limits;
 use crate::protocol::names::{
     CLIENT_CAPABILITIES, CLIENT_INFO, Era, LEGACY, MODERN, PROTOCOL_VERSION,
 };
+use crate::protocol::{hash, limits};
 use crate::upstream::call::{ClientSink, GatewayCall};
-use crate::upstream::handshake::HandshakeParams;
+use crate::upstream::handshake::{ClientHeaders, HandshakeParams};
 use crate::upstream::supervisor::PrepareConnection;
 use crate::upstream::{Connection, ConnectionSupervisor, Server, UpstreamFailure};
 
@@ -221,6 +221,10 @@ impl ConnectionPool {
     /// The key of a call's client, for servers that may keep state per client; empty for all
     /// others.
     fn client(&self, server: &Server, call: &GatewayCall) -> Vec<u8> {
+        if let Some(own) = server.personal(&call.origin.headers) {
+            // A connection carries the header that it was opened with.
+            return hash::key(&[own, call.client.as_bytes()]).into_bytes();
+        }
         if server.shared || server.url().is_some() || self.hub.one_client.get().is_some() {
             return Vec::new();
         }
@@ -290,6 +294,7 @@ pub(crate) fn handshake(call: &GatewayCall) -> HandshakeParams {
         prefer: Era::Modern,
         initialize: initialize.json().into(),
         meta: meta.json().into(),
+        headers: ClientHeaders::of(&call.origin.headers),
     }
 }
 

@@ -9,6 +9,8 @@ use seawall::{CallControl, Question};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::authz::CallOrigin;
+use crate::authz::external::Allowance;
 use crate::protocol::Message;
 use crate::protocol::names::Era;
 use crate::upstream::Connection;
@@ -67,6 +69,10 @@ pub struct GatewayCall {
     pub mirrored: Option<Vec<(HeaderName, HeaderValue)>>,
     /// The name of a modern client, derived from the secret it sent; empty if it sent none.
     pub client: Arc<str>,
+    /// Where the call comes from: who makes it, as far as that is known.
+    pub(crate) origin: Arc<CallOrigin>,
+    /// Headers that the server gets with this call, and headers that it must not get.
+    pub(crate) allowed: Arc<Allowance>,
     /// The call's deadline, if it has one.
     pub ends: Option<Instant>,
     /// Tells the library that the call's client is being asked a question, or has left.
@@ -84,6 +90,8 @@ impl GatewayCall {
             cancel: Arc::default(),
             mirrored: None,
             client: Arc::default(),
+            origin: Arc::default(),
+            allowed: Arc::default(),
             ends: None,
             control: Arc::default(),
             receipt: Arc::default(),

@@ -225,9 +225,8 @@ impl Connection {
                     .await
                     .unwrap_or(Err(UpstreamFailure::Lost("the conversation ended".to_owned()))),
                 Wire::Http(http) => {
-                    let mirrored = call.mirrored.as_deref().unwrap_or_default();
                     tokio::select! {
-                        answer = http.exchange(self, number, &call.request, bytes, mirrored) => answer,
+                        answer = http.exchange(self, number, call, bytes) => answer,
                         Ok(answer) = reply => answer,
                     }
                 }

@@ -6,12 +6,12 @@
 //! streamable HTTP, and SSE is tried. The era that a server turned out to speak is remembered as a
 //! hint, so that later handshakes do not repeat the request that fails.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use tokio::time::Instant;
 
 use super::http::HttpConnection;
@@ -34,6 +34,29 @@ pub struct HandshakeParams {
     pub initialize: Bytes,
     /// The `_meta` of modern requests.
     pub meta: Bytes,
+    /// The client's own headers, for servers that get one of them.
+    pub headers: ClientHeaders,
+}
+
+/// The headers of a client's last request, as far as servers get any of them. A connection that is
+/// opened again gets the newest: a client renews its tokens.
+#[derive(Clone, Debug, Default)]
+pub struct ClientHeaders(Arc<Mutex<HeaderMap>>);
+
+impl ClientHeaders {
+    /// The headers of one request.
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        Self(Arc::new(Mutex::new(headers.clone())))
+    }
+
+    /// Notes the headers of a later request.
+    pub(crate) fn renew(&self, headers: &HeaderMap) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = headers.clone();
+    }
+
+    fn now(&self) -> HeaderMap {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl HandshakeParams {
@@ -125,7 +148,7 @@ impl Server {
         let is_sse = matches!(transport, Transport::Sse { .. });
         let first =
             if is_sse { Era::Legacy } else { self.only_speaks().unwrap_or(handshake.prefer) };
-        let connection = self.connect(transport, general).await?;
+        let connection = self.connect(transport, handshake, general).await?;
         let time = HandshakeTime::of(transport);
         let refused =
             match greet(&connection, first, handshake, time.within(probe_time(first))).await? {
@@ -140,7 +163,7 @@ impl Server {
         let connection = if connection.is_alive() {
             connection
         } else {
-            self.connect(transport, general).await?
+            self.connect(transport, handshake, general).await?
         };
         let second = other(first);
         let refused_again =
@@ -175,15 +198,21 @@ impl Server {
     async fn connect(
         &self,
         transport: &Transport,
+        handshake: &HandshakeParams,
         general: &Arc<dyn ClientSink>,
     ) -> Result<Arc<Connection>, UpstreamFailure> {
         let general = Arc::clone(general);
+        let header_map = |configured: &[(HeaderName, Secret)]| {
+            let mut headers = header_map(configured)?;
+            headers.extend(self.passed(&handshake.headers.now()));
+            Ok::<_, UpstreamFailure>(headers)
+        };
         match transport {
             Transport::Stdio { .. } => child::start(self, transport, general).await,
             Transport::Http { url, headers, .. } => {
                 let ended = self.lifecycle.ended.child_token();
                 let http = HttpConnection::new(
-                    self.http.get()?,
+                    self.http.get().map_err(UpstreamFailure::Impossible)?,
                     url.clone(),
                     header_map(headers)?,
                     ended.clone(),

@@ -15,13 +15,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::connection::CallHeaders;
-use super::http_client::HttpClient;
 use super::response::{self, ResponseEvents, body, is_plain, is_stream};
 use super::{Connection, UpstreamFailure, lost_session};
 use crate::protocol::build::{INVALID_PARAMS, INVALID_REQUEST};
 use crate::protocol::names::{Era, PROTOCOL_VERSION};
 use crate::protocol::server_info::ServerInfo;
 use crate::protocol::{Id, Message, MessageKind, Reject, header, limits, scan};
+use crate::runtime::http_client::HttpClient;
+use crate::upstream::call::GatewayCall;
 
 const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -98,14 +99,16 @@ impl HttpConnection {
         &self,
         connection: &Arc<Connection>,
         number: u64,
-        request: &Message,
+        call: &GatewayCall,
         bytes: Bytes,
-        mirrored: &CallHeaders,
     ) -> HttpReply {
+        let request = &call.request;
         let mut post = self.request(Method::POST, BOTH, bytes);
         post.headers_mut().insert(CONTENT_TYPE, JSON);
         post.headers_mut().extend(modern_headers(request));
+        let mirrored = call.mirrored.as_deref().unwrap_or_default();
         post.headers_mut().extend(mirrored.iter().cloned());
+        call.allowed.apply(post.headers_mut());
         let response = self.send(post).await.inspect_err(|failure| {
             if failure.was_not_sent() {
                 connection.retire(failure);

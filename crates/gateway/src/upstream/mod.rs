@@ -17,7 +17,6 @@ mod failure;
 pub(crate) mod handshake;
 pub(crate) mod header_params;
 pub(crate) mod http;
-pub mod http_client;
 pub(crate) mod incidents;
 mod lost_session;
 pub(crate) mod orphans;
@@ -40,7 +39,7 @@ mod websocket;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use ::http::Uri;
+use ::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use seawall::{Env, FailureSignals, Rng};
 use tokio::sync::watch;
 
@@ -51,8 +50,11 @@ use handshake::HandshakeParams;
 pub(crate) use lost_session::SendAgain;
 pub use supervisor::ConnectionSupervisor;
 
-use crate::config::{SecretTexts, ServerConfig, ServerLifetime, StartupConfig, Transport};
+use crate::config::{
+    PassedHeader, SecretTexts, ServerConfig, ServerLifetime, StartupConfig, Transport,
+};
 use crate::protocol::names::Era;
+use crate::runtime::http_client;
 use crate::runtime::lifecycle::Lifecycle;
 
 /// The transport of a connection.
@@ -89,6 +91,7 @@ pub struct Server {
     /// the same server process.
     pub incidents: Arc<incidents::Incidents>,
     secrets: Arc<SecretTexts>,
+    pass_header: Option<PassedHeader>,
     transport: Transport,
     /// Legacy SSE at the same URL, tried if the configuration states no transport and HTTP is
     /// refused.
@@ -114,7 +117,7 @@ impl Server {
         env: Env,
     ) -> Arc<Self> {
         let secrets = Arc::new(SecretTexts::of(&config));
-        let ServerConfig { name, transport, shared, required, life, .. } = config;
+        let ServerConfig { name, transport, shared, required, life, access, .. } = config;
         let older = match &transport {
             Transport::Http { url, headers, sse_fallback: true } => {
                 Some(Transport::Sse { url: url.clone(), headers: headers.clone() })
@@ -143,6 +146,7 @@ impl Server {
             status,
             reconnect,
             secrets,
+            pass_header: access.pass_header,
             transport,
             older,
             is_older: AtomicBool::new(false),
@@ -219,6 +223,19 @@ impl Server {
     /// Whether each connection to the server is a child process of the gateway.
     pub(crate) fn is_child(&self) -> bool {
         matches!(self.transport, Transport::Stdio { .. })
+    }
+
+    /// The header of a client that the server gets, under the server's own name for it.
+    pub(crate) fn passed(&self, headers: &HeaderMap) -> Option<(HeaderName, HeaderValue)> {
+        let rule = self.pass_header.as_ref()?;
+        Some((rule.to.clone(), rule.value(headers.get(&rule.from))?))
+    }
+
+    /// The client's own header that the server gets: clients with different ones share no
+    /// connection.
+    pub(crate) fn personal<'a>(&self, headers: &'a HeaderMap) -> Option<&'a [u8]> {
+        let rule = self.pass_header.as_ref()?;
+        Some(headers.get(&rule.from).map(HeaderValue::as_bytes).unwrap_or_default())
     }
 
     /// The server's URL; `None` for a child process and an incomplete configuration.

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use seawall::FailureReport;
 
 use super::UpstreamFailure;
+use crate::authz::AuthzRefusal;
 use crate::protocol::build::{self, RpcError};
 use crate::protocol::edit::{self, JsonObject};
 use crate::protocol::{Id, Message};
@@ -18,6 +19,8 @@ pub(crate) enum Refusal {
     Failed(String, UpstreamFailure),
     /// A call under a policy failed; and whether its tool has an output schema.
     Reported(Box<FailureReport>, bool),
+    /// The call to the named server is not allowed, or nobody can say now.
+    NotAllowed(String, Box<AuthzRefusal>),
     /// The request is wrong, or the gateway made a mistake.
     Wrong(RpcError),
 }

@@ -6,10 +6,10 @@ use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 
-use super::http_client::HttpClient;
 use super::{UpstreamFailure, beginning};
 use crate::protocol::lines::fitted;
 use crate::protocol::{Message, Reject, limits, sse};
+use crate::runtime::http_client::HttpClient;
 
 /// Sends a request; a failure says whether the request can have arrived.
 pub(super) async fn send(

@@ -13,11 +13,11 @@ use http::{HeaderMap, HeaderValue, Method, Request, Uri};
 use http_body_util::Full;
 
 use super::endpoint;
-use super::http_client::HttpClient;
 use super::pipe::{self, PipeMessage, PipeWriter};
 use super::response::{self, ResponseEvents};
 use super::{Connection, Server, UpstreamFailure, Wire};
 use crate::protocol::{Id, Message, MessageKind, limits};
+use crate::runtime::http_client::HttpClient;
 use crate::upstream::call::ClientSink;
 
 const STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -36,7 +36,7 @@ pub(super) async fn open(
     general: Arc<dyn ClientSink>,
 ) -> Result<Arc<Connection>, UpstreamFailure> {
     let ended = server.lifecycle.ended.child_token();
-    let client = server.http.get()?;
+    let client = server.http.get().map_err(UpstreamFailure::Impossible)?;
     let (events, endpoint) = pipe::connected(&ended, stream(&client, url, &headers)).await?;
     let (pipe, outgoing) = PipeWriter::new();
     let connection = Connection::new(&server.name, Wire::Pipe(pipe), general, ended.clone());

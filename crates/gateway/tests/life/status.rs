@@ -32,6 +32,7 @@ fn server(args: &[&str]) -> (Arc<Server>, Arc<ConnectionSupervisor>, Arc<Lifecyc
     );
     let info = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
     let handshake = HandshakeParams {
+        headers: Default::default(),
         prefer: Era::Legacy,
         initialize: info.to_string().into(),
         meta: "{}".into(),

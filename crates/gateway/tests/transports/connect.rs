@@ -30,6 +30,7 @@ async fn open(url: &str, lifecycle: &Arc<Lifecycle>) -> Result<Arc<Connection>, 
         seawall::Env::new(),
     );
     let handshake = HandshakeParams {
+        headers: Default::default(),
         prefer: Era::Legacy,
         initialize: Bytes::from("{}"),
         meta: Bytes::from("{}"),

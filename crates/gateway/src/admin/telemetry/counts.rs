@@ -26,8 +26,23 @@ const STEPS: usize = 16;
 pub(crate) struct Counters {
     /// The counters by server, then by tool.
     pub tools: BTreeMap<String, BTreeMap<String, ToolCounts>>,
+    /// Decisions about calls, by server.
+    pub authz: BTreeMap<String, AuthzCounts>,
     /// Events that came too fast to be counted.
     pub missed: u64,
+}
+
+/// Decisions of an authorizer about the calls of one server.
+#[derive(Debug, Default)]
+pub(crate) struct AuthzCounts {
+    /// Calls that were allowed.
+    pub allowed: u64,
+    /// Calls that were denied.
+    pub denied: u64,
+    /// Calls that nobody could decide about.
+    pub unavailable: u64,
+    /// How long the decisions took.
+    pub took: Histogram,
 }
 
 /// The counters of one tool.
@@ -95,6 +110,19 @@ impl ToolCounts {
 impl Counters {
     /// Counts one event; `named` tells whether a name is a tool, a method or unknown.
     pub(crate) fn take(&mut self, event: &Event, named: impl Fn(&str, &str) -> PolicyName) {
+        if let Event::CallAllowed { server, elapsed, .. }
+        | Event::CallDenied { server, elapsed, .. }
+        | Event::AuthorizerUnavailable { server, elapsed, .. } = event
+        {
+            let of = self.authz.entry(server.clone()).or_default();
+            of.took.add(*elapsed);
+            *match event {
+                Event::CallAllowed { .. } => &mut of.allowed,
+                Event::CallDenied { .. } => &mut of.denied,
+                _ => &mut of.unavailable,
+            } += 1;
+            return;
+        }
         let mut count = |server: &str, tool: &str, what: &dyn Fn(&mut ToolCounts)| {
             what(self.of(server, tool, named(server, tool)));
         };

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use seawall::BreakerStatus;
 
 use super::breakers::WatchedBreaker;
-use super::counts::{BOUNDS, Counters, ToolCounts, UNKNOWN};
+use super::counts::{AuthzCounts, BOUNDS, Counters, Histogram, ToolCounts, UNKNOWN};
 use super::text::MetricsText;
 use crate::protocol::limits;
 
@@ -43,6 +43,7 @@ pub(crate) fn text(
     let mut text = MetricsText::default();
     resilience(&mut text, counts, &now.breakers);
     calls(&mut text, counts);
+    decisions(&mut text, counts);
     servers(&mut text, now);
     agents(&mut text, counts, shown);
     text.finish()
@@ -106,15 +107,7 @@ fn calls(text: &mut MetricsText, counts: &Counters) {
         "How long calls took, all attempts and pauses included.",
     );
     for (server, tool, of) in counts.each().filter(|(.., of)| of.took.count > 0) {
-        let mut sum = 0;
-        for (bound, within) in BOUNDS.iter().zip(of.took.within) {
-            sum += within;
-            let bound = (f64::from(*bound) / 1000.0).to_string();
-            text.part("_bucket", &[("server", server), ("tool", tool), ("le", &bound)], sum);
-        }
-        text.part("_bucket", &[("server", server), ("tool", tool), ("le", "+Inf")], of.took.count);
-        text.part("_sum", &[("server", server), ("tool", tool)], of.took.sum.as_secs_f64());
-        text.part("_count", &[("server", server), ("tool", tool)], of.took.count);
+        histogram(text, &[("server", server), ("tool", tool)], &of.took);
     }
     text.family("seawall_attempts_total", "counter", "Attempts that went out to a server.");
     each(text, counts, |tool| tool.attempts);
@@ -132,6 +125,45 @@ fn calls(text: &mut MetricsText, counts: &Counters) {
         "Events that came too fast to be counted.",
     );
     text.sample(&[], counts.missed);
+}
+
+/// Decisions about calls, where there is an authorizer.
+fn decisions(text: &mut MetricsText, counts: &Counters) {
+    if counts.authz.is_empty() {
+        return;
+    }
+    let families: [(&str, &str, fn(&AuthzCounts) -> u64); 3] = [
+        ("seawall_authz_allowed_total", "Calls that were allowed.", |of| of.allowed),
+        ("seawall_authz_denied_total", "Calls that were denied.", |of| of.denied),
+        (
+            "seawall_authz_unavailable_total",
+            "Calls that were not made because nobody could say whether they are allowed.",
+            |of| of.unavailable,
+        ),
+    ];
+    for (name, help, number) in families {
+        text.family(name, "counter", help);
+        for (server, of) in &counts.authz {
+            text.sample(&[("server", server)], number(of));
+        }
+    }
+    let help = "How long decisions about calls took, all attempts included.";
+    text.family("seawall_authz_seconds", "histogram", help);
+    for (server, of) in &counts.authz {
+        histogram(text, &[("server", server)], &of.took);
+    }
+}
+
+fn histogram(text: &mut MetricsText, labels: &[(&str, &str)], took: &Histogram) {
+    let mut sum = 0;
+    for (bound, within) in BOUNDS.iter().zip(took.within) {
+        sum += within;
+        let bound = (f64::from(*bound) / 1000.0).to_string();
+        text.part("_bucket", &[labels, &[("le", &bound)]].concat(), sum);
+    }
+    text.part("_bucket", &[labels, &[("le", "+Inf")]].concat(), took.count);
+    text.part("_sum", labels, took.sum.as_secs_f64());
+    text.part("_count", labels, took.count);
 }
 
 fn servers(text: &mut MetricsText, now: &GatewaySnapshot<'_>) {

@@ -51,7 +51,9 @@ pub(crate) fn told(event: &Event, policies: &PolicyRegistry) -> Option<Map<Strin
 /// The server, the tool and the error of an event; empty where it has none.
 fn parts(event: &Event) -> (&str, &str, &str) {
     match event {
-        Event::RetryScheduled { server, tool, error, .. } => (server, tool, error),
+        Event::RetryScheduled { server, tool, error, .. }
+        | Event::CallDenied { server, tool, reason: error, .. }
+        | Event::AuthorizerUnavailable { server, tool, reason: error, .. } => (server, tool, error),
         Event::AttemptStarted { server, tool, .. }
         | Event::AttemptEnded { server, tool, .. }
         | Event::RetryBudgetSpent { server, tool }
@@ -61,6 +63,7 @@ fn parts(event: &Event) -> (&str, &str, &str) {
         | Event::ToolErrorFound { server, tool, .. }
         | Event::FallbackServed { server, tool, .. }
         | Event::Degraded { server, tool }
+        | Event::CallAllowed { server, tool, .. }
         | Event::CallFinished { server, tool, .. } => (server, tool, ""),
         Event::ServerLoaded { server, .. } => (server, "", ""),
         // A tool's breaker is named `server/tool`; a shared breaker is named after its server, or
@@ -99,6 +102,19 @@ fn details(event: &Event) -> Option<(&'static str, EventDetails)> {
         }
         Event::RetryBudgetSpent { .. } => ("retry_budget_spent", vec![]),
         Event::Hedged { .. } => ("hedged", vec![]),
+        Event::CallAllowed { elapsed, note, .. } => {
+            let mut allowed = vec![("elapsedMs", millis(*elapsed))];
+            if let Ok(note) = serde_json::from_str::<Value>(note) {
+                allowed.push(("metadata", note));
+            }
+            ("call_allowed", allowed)
+        }
+        Event::CallDenied { elapsed, .. } => ("call_denied", vec![("elapsedMs", millis(*elapsed))]),
+        Event::AuthorizerUnavailable { elapsed, retry_after, .. } => {
+            let waits =
+                vec![("elapsedMs", millis(*elapsed)), ("retryAfterMs", millis(*retry_after))];
+            ("authorizer_unavailable", waits)
+        }
         Event::BreakerChanged { name, from, to } => (
             "breaker_changed",
             vec![("scope", scope(name)), ("from", json!(from)), ("to", json!(to))],

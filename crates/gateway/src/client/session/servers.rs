@@ -22,8 +22,12 @@ impl Session {
     /// Takes the client's `initialize` parameters; returns whether they are the first.
     pub(crate) fn take_initialize(&self, initialize: &[u8]) -> bool {
         let initialize = Bytes::copy_from_slice(initialize);
-        let handshake =
-            HandshakeParams { prefer: Era::Legacy, meta: handshake::meta(&initialize), initialize };
+        let handshake = HandshakeParams {
+            prefer: Era::Legacy,
+            meta: handshake::meta(&initialize),
+            initialize,
+            headers: self.headers.clone(),
+        };
         self.handshake.set(handshake).is_ok()
     }
 

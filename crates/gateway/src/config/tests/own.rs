@@ -82,22 +82,6 @@ fn every_problem_is_told_at_once_with_its_line() {
 }
 
 #[test]
-fn keys_of_later_versions_are_never_passed_over() {
-    let top = ["ext_authz"];
-    let later = "known, but this version does not support it yet; remove it";
-
-    for key in top {
-        let text = format!("{key} = {{}}\n[servers.a]\ncommand = 'a'");
-        assert_eq!(
-            toml_file(&text).problems("seawall.toml"),
-            format!("seawall.toml:1: {key}: {later}")
-        );
-        let text = format!("{{\"{key}\": {{}},\n\"servers\": {{\"a\": {{\"command\": \"a\"}}}}}}");
-        assert_eq!(json_file(&text).problems("mcp.json"), format!("mcp.json:1: {key}: {later}"));
-    }
-}
-
-#[test]
 fn a_file_without_servers_names_the_next_step() {
     let next = "seawall.toml: no servers; add one: [servers.NAME] with a command or a url";
 
@@ -134,7 +118,7 @@ fn the_own_file_may_be_json() {
     assert_eq!(
         kit.problems("mcp.json"),
         "mcp.json:3: servers.a.trust: unknown key; known are command, args, env, cwd, url, headers, type, \
-         enabled, disabled, shared, required, lazy, idle_stop, keep_warm, trust_annotations, concurrency, rate, hint, policy"
+         enabled, disabled, shared, required, lazy, idle_stop, keep_warm, scopes, ext_authz, pass_header, trust_annotations, concurrency, rate, hint, policy"
     );
 }
 

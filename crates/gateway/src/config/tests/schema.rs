@@ -126,10 +126,24 @@ pub(super) fn file_with(way: &[String], key: &str, value: Json, server: Json) ->
         place["tool"] = json!("b/other");
     }
     place[key] = value;
-    if way == ["store"] && key != "path" {
-        place["path"] = json!("s");
+    for (other, value) in needed(way).as_object().unwrap() {
+        place.as_object_mut().unwrap().entry(other).or_insert(value.clone());
     }
     file
+}
+
+/// The keys without which a table is wrong.
+fn needed(way: &[String]) -> Json {
+    let way: Vec<&str> = way.iter().map(String::as_str).collect();
+    match way.as_slice() {
+        ["store"] => json!({"path": "s"}),
+        [.., "ext_authz"] => json!({"service": "authz:9100"}),
+        [.., "pass_header"] => json!({"from": "x-a", "to": "x-b"}),
+        ["identity"] => json!({"api_keys": [{"name": "ci", "sha256": "0".repeat(64)}]}),
+        ["identity", "jwt", "0"] => json!({"issuer": "i", "audiences": ["a"], "jwks": "keys.json"}),
+        ["identity", "api_keys", "0"] => json!({"name": "ci", "sha256": "0".repeat(64)}),
+        _ => json!({}),
+    }
 }
 
 fn with(way: &[String], key: &str, value: Json, server: Json) -> Kit {

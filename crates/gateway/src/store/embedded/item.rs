@@ -182,6 +182,7 @@ mod tests {
             arguments: serde_json::json!({ "a": 1 }),
             caller: String::new(),
             effect: seawall::Effect::Write,
+            principal: None,
         };
         let (state, note, outcome) = (ItemState::Waiting, None, None);
         let (attempts, next_attempt, enqueued, expires, forgotten) = (0, 1, 2, 3, None);

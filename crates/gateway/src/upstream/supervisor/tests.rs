@@ -10,9 +10,9 @@ use super::*;
 use crate::config::{Config, ReconnectConfig, StartupConfig};
 use crate::protocol::limits;
 use crate::protocol::names::Era;
+use crate::runtime::http_client;
 use crate::runtime::lifecycle::Lifecycle;
 use crate::upstream::call::NoClient;
-use crate::upstream::http_client;
 use crate::upstream::processes::Processes;
 
 /// The supervisor of a server whose process never gets a permit.
@@ -26,8 +26,12 @@ fn hopeless(reconnect: ReconnectConfig) -> (Arc<ConnectionSupervisor>, Arc<Lifec
     let (http, env) = (http_client::SharedHttpClient::default(), seawall::Env::new());
     let server =
         Server::new(config, StartupConfig::default(), http, Arc::clone(&lifecycle), processes, env);
-    let handshake =
-        HandshakeParams { prefer: Era::Legacy, initialize: "{}".into(), meta: "{}".into() };
+    let handshake = HandshakeParams {
+        prefer: Era::Legacy,
+        initialize: "{}".into(),
+        meta: "{}".into(),
+        headers: Default::default(),
+    };
     (
         ConnectionSupervisor::new(
             &server,

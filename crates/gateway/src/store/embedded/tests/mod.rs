@@ -41,6 +41,7 @@ fn call(server: &str, n: u32, effect: Effect) -> QueuedWrite {
         arguments: json!({ "n": n }),
         caller: "me".into(),
         effect,
+        principal: None,
     }
 }
 

@@ -1,4 +1,4 @@
-//! The HTTP client that all servers share: pooled connections, rustls, no redirects, no headers of
+//! The HTTP client of the whole gateway: pooled connections, rustls, no redirects, no headers of
 //! the downstream client.
 
 use std::sync::{Arc, OnceLock};
@@ -11,25 +11,20 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
-use super::UpstreamFailure;
-
 /// The client's type: hyper with rustls.
 pub type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
-/// The client that all servers share, built when the first server needs it: reading the system's
-/// certificates takes time, and a machine without certificates can still run commands.
+/// The client that all servers and authorizers share, built when the first of them needs it:
+/// reading the system's certificates takes time, and a machine without certificates can still run
+/// commands.
 #[derive(Clone, Debug, Default)]
 pub struct SharedHttpClient(Arc<OnceLock<Result<HttpClient, String>>>);
 
 impl SharedHttpClient {
     /// The client, or the reason why it could not be built.
-    pub fn get(&self) -> Result<HttpClient, UpstreamFailure> {
+    pub fn get(&self) -> Result<HttpClient, String> {
         let made = self.0.get_or_init(|| client().map_err(|error| error.to_string()));
-        made.clone().map_err(|error| {
-            UpstreamFailure::Impossible(format!(
-                "no certificates of this system can be read: {error}"
-            ))
-        })
+        made.clone().map_err(|error| format!("no certificates of this system can be read: {error}"))
     }
 }
 

@@ -1,0 +1,145 @@
+//! Who calls, and whether they may: `identity` finds out who a client is, `external` asks the
+//! operator's authorizer about a call.
+//!
+//! A check has three outcomes, never two: allowed, denied, or nobody can say now. A denial is final
+//! and is told in the authorizer's own words. An outage is no denial: the client may try again, and
+//! until then nothing is allowed.
+
+pub(crate) mod external;
+pub(crate) mod identity;
+mod origin;
+mod refusal;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use http::HeaderName;
+use seawall::{Env, Invalid};
+use sha2::{Digest, Sha256};
+
+pub(crate) use origin::{CallOrigin, Principal};
+pub(crate) use refusal::{AuthzRefusal, HttpRefusal};
+
+use crate::config::{Config, PassedHeader, ServerAuthz, ServerConfig};
+use crate::runtime::http_client::SharedHttpClient;
+use external::question::CheckQuestion;
+use external::{Allowance, ExternalAuthorizer};
+use identity::Identity;
+
+/// Who may use the servers of a gateway.
+#[derive(Default)]
+pub(crate) struct AccessControl {
+    /// How clients are recognized; `None`: everybody who reaches the gateway may call.
+    pub identity: Option<Arc<Identity>>,
+    servers: HashMap<String, AccessRules>,
+    /// The headers of clients that an authorizer or a server gets to see.
+    pub wanted_headers: Vec<HeaderName>,
+}
+
+/// Who may use one server.
+#[derive(Clone, Default)]
+struct AccessRules {
+    external: Option<Arc<ExternalAuthorizer>>,
+    scopes: Vec<String>,
+    pass_header: Option<PassedHeader>,
+}
+
+impl AccessControl {
+    /// The rules of a configuration.
+    pub(crate) fn new(
+        config: &Config,
+        http: &SharedHttpClient,
+        env: &Env,
+    ) -> Result<Self, Invalid> {
+        let shared = match &config.ext_authz {
+            Some(settings) => Some(ExternalAuthorizer::new(settings, http, env)?),
+            None => None,
+        };
+        let mut servers = HashMap::new();
+        for server in &config.servers {
+            servers.insert(server.name.clone(), rules(server, shared.as_ref(), http, env)?);
+        }
+        let mut wanted_headers: Vec<HeaderName> = servers
+            .values()
+            .flat_map(|rules| {
+                let external = rules.external.iter().flat_map(|own| own.settings.headers.clone());
+                external.chain(rules.pass_header.iter().map(|rule| rule.from.clone()))
+            })
+            .collect();
+        wanted_headers.sort_by(|one, other| one.as_str().cmp(other.as_str()));
+        wanted_headers.dedup();
+        let identity =
+            config.identity.as_ref().map(|settings| Arc::new(Identity::new(settings, http)));
+        Ok(Self { identity, servers, wanted_headers })
+    }
+
+    /// Whether everybody who reaches the gateway may use the server, and it gets nothing of them.
+    pub(crate) fn is_open(&self, server: &str) -> bool {
+        let is_plain =
+            |rules: &AccessRules| rules.external.is_none() && rules.pass_header.is_none();
+        self.identity.is_none() && self.servers.get(server).is_none_or(is_plain)
+    }
+
+    /// The external authorizer of a server.
+    pub(crate) fn external(&self, server: &str) -> Option<&Arc<ExternalAuthorizer>> {
+        self.servers.get(server)?.external.as_ref()
+    }
+
+    /// The scopes that a token needs for a server.
+    pub(crate) fn scopes(&self, server: &str) -> &[String] {
+        self.servers.get(server).map_or(&[], |rules| &rules.scopes)
+    }
+
+    /// Decides whether a call may reach a server. First whoever calls must be somebody who may use
+    /// the server at all; then the server's authorizer decides.
+    pub(crate) async fn check(
+        &self,
+        question: &CheckQuestion<'_>,
+    ) -> Result<Allowance, AuthzRefusal> {
+        let Some(rules) = self.servers.get(question.server) else {
+            return Ok(Allowance::default());
+        };
+        if let Some(principal) = &question.origin.principal {
+            principal.may_use(question.server)?;
+            principal.has_scopes(&rules.scopes)?;
+        } else if self.identity.is_some() && !question.origin.is_local {
+            return Err(AuthzRefusal::denied(401, "the caller is not known"));
+        }
+        let mut allowed = match &rules.external {
+            Some(external) => external.check(question).await?,
+            None => Allowance::default(),
+        };
+        if let Some(rule) = &rules.pass_header
+            && let Some(value) = rule.value(question.origin.headers.get(&rule.from))
+        {
+            allowed.pass(rule.to.clone(), value);
+        }
+        Ok(allowed)
+    }
+}
+
+/// A name for what `parts` say, which nobody can find other parts for: clients choose some of them.
+fn digest(parts: &[&[u8]]) -> String {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        // The length separates the parts.
+        hasher.update(part.len().to_le_bytes());
+        hasher.update(part);
+    }
+    hasher.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn rules(
+    server: &ServerConfig,
+    shared: Option<&Arc<ExternalAuthorizer>>,
+    http: &SharedHttpClient,
+    env: &Env,
+) -> Result<AccessRules, Invalid> {
+    let external = match &server.access.authz {
+        ServerAuthz::Inherited => shared.cloned(),
+        ServerAuthz::Off => None,
+        ServerAuthz::Own(settings) => Some(ExternalAuthorizer::new(settings, http, env)?),
+    };
+    let scopes = server.access.scopes.clone();
+    Ok(AccessRules { external, scopes, pass_header: server.access.pass_header.clone() })
+}
