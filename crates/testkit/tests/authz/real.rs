@@ -1,11 +1,11 @@
-//! The real OpenFGA behind the bridge, and the real OPA; left out, and counted, where they are not
-//! built.
+//! The real OpenFGA behind the bridge, Istio's server, and the real OPA; left out, and counted, where
+//! they are not built.
 
 use std::time::Duration;
 
-use seawall_testkit::authz::{Bridge, BridgeSettings, Opa, OpenFga, agent_context};
+use seawall_testkit::authz::{Bridge, BridgeSettings, Istio, Opa, OpenFga, agent_context};
 
-use super::{ask, call, verdict};
+use super::{ask, call, fetch, get, verdict};
 
 #[tokio::test]
 async fn the_real_openfga_decides_through_the_bridge() {
@@ -69,4 +69,26 @@ async fn the_real_opa_decides_by_its_policy() {
     assert_eq!(verdict(&denied), (7, "only ann"));
     opa.kill().await.unwrap();
     assert!(ask(&opa.url(), call("github", "search", "ann", &[])).await.is_err());
+}
+
+#[tokio::test]
+async fn istios_server_decides_by_a_header_or_the_principal() {
+    let Some(mut istio) = Istio::start().await.unwrap() else { return };
+    let denial = "denied by ext_authz for not found header `x-ext-authz: allow` in the request";
+    let request = |word| call("github", "search", "ann", &[("x-ext-authz", word)]);
+    let allowed = ask(&istio.url(), request("allow")).await.unwrap();
+    assert_eq!(verdict(&allowed), (0, ""));
+    let denied = ask(&istio.url(), request("deny")).await.unwrap();
+    assert_eq!(verdict(&denied), (7, denial));
+    let mut named = call("github", "search", "ann", &[]);
+    let source = named.attributes.as_mut().unwrap().source.get_or_insert_default();
+    source.principal = "spiffe://cluster/ns/x/sa/a".to_owned();
+    assert_eq!(verdict(&ask(&istio.url(), named).await.unwrap()), (0, ""));
+    let header = "connection: close\r\nx-ext-authz: allow\r\n";
+    let request = get("/mcp/github").replace("connection: close\r\n", header);
+    assert_eq!(fetch(istio.http_address(), &request).await.unwrap(), (200, String::new()));
+    let denied = fetch(istio.http_address(), &get("/mcp/github")).await.unwrap();
+    assert_eq!(denied, (403, denial.to_owned()));
+    istio.kill().await.unwrap();
+    assert!(ask(&istio.url(), call("github", "search", "ann", &[])).await.is_err());
 }

@@ -1,6 +1,7 @@
 //! Programs that we did not write, started on the loopback: `tests/authz/tools` builds them below
 //! `target/go`. Where one is missing, what needs it is left out and counted, or fails in CI.
 
+mod istio;
 mod opa;
 mod openfga;
 mod process;
@@ -15,6 +16,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
 
+pub use self::istio::Istio;
 pub use self::opa::Opa;
 pub use self::openfga::{OpenFga, Tuple};
 
@@ -44,20 +46,20 @@ pub(super) async fn post(url: &str, body: &Value) -> io::Result<Value> {
     send(request.body(Full::new(body.to_string().into())).map_err(io::Error::other)?).await
 }
 
-/// Fetches JSON; an empty body is null.
-pub(super) async fn get(url: &str) -> io::Result<Value> {
-    send(http::Request::get(url).body(Full::default()).map_err(io::Error::other)?).await
-}
-
 async fn send(request: http::Request<Full<Bytes>>) -> io::Result<Value> {
     let url = request.uri().to_string();
-    let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http();
-    let response = client.request(request).await.map_err(io::Error::other)?;
-    let status = response.status();
-    let body = response.into_body().collect().await.map_err(io::Error::other)?.to_bytes();
+    let (status, body) = fetch(request).await?;
     if !status.is_success() {
         let body = String::from_utf8_lossy(&body);
         return Err(io::Error::other(format!("{url} answers {status}: {body}")));
     }
     Ok(serde_json::from_slice(&body).unwrap_or_default())
+}
+
+async fn fetch(request: http::Request<Full<Bytes>>) -> io::Result<(http::StatusCode, Bytes)> {
+    let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http();
+    let response = client.request(request).await.map_err(io::Error::other)?;
+    let status = response.status();
+    let body = response.into_body().collect().await.map_err(io::Error::other)?;
+    Ok((status, body.to_bytes()))
 }

@@ -7,12 +7,13 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use http_body_util::Full;
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
-use super::get;
+use super::fetch;
 
 /// How long a program may take until it is ready; the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -28,8 +29,8 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts it with the arguments that belong to two ports, and waits until `ready`, a path below
-    /// the first of them, answers with success.
+    /// Starts it with the arguments that belong to two ports, and waits until it listens on both and
+    /// `ready`, a path of the first, answers with anything but an error of its own.
     pub(super) async fn start(
         program: &Path,
         arguments: impl Fn([SocketAddr; 2]) -> Vec<String>,
@@ -61,11 +62,11 @@ impl Process {
             if let Some(status) = process.child.try_wait()? {
                 return Err(io::Error::other(format!("ended at its start with {status}")));
             }
-            match tokio::time::timeout(Duration::from_secs(1), get(&url)).await {
-                Ok(Ok(_)) => return Ok(process),
-                Ok(Err(error)) if Instant::now() > until => return Err(error),
-                Err(_) if Instant::now() > until => return Err(io::ErrorKind::TimedOut.into()),
-                _ => sleep(Duration::from_millis(20)).await,
+            let asked = tokio::time::timeout(Duration::from_secs(1), is_ready(&url, addresses[1]));
+            match asked.await.map_err(io::Error::from).flatten() {
+                Ok(()) => return Ok(process),
+                Err(error) if Instant::now() > until => return Err(error),
+                Err(_) => sleep(Duration::from_millis(20)).await,
             }
         }
     }
@@ -90,6 +91,15 @@ impl Process {
         let id = id.ok_or_else(|| io::Error::other("the program has ended"))?;
         Ok(kill_process(id, signal)?)
     }
+}
+
+async fn is_ready(url: &str, other: SocketAddr) -> io::Result<()> {
+    let request = http::Request::get(url).body(Full::default()).map_err(io::Error::other)?;
+    let (status, _) = fetch(request).await?;
+    if status.is_server_error() {
+        return Err(io::Error::other(format!("{url} answers {status}")));
+    }
+    TcpStream::connect(other).await.map(drop)
 }
 
 async fn free() -> io::Result<[SocketAddr; 2]> {
