@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use seawall_testkit::authz::{
-    Act, Bridge, BridgeSettings, HttpAuthorizer, HttpReply, agent_context, check_request,
+    Act, Bridge, BridgeSettings, HttpAuthorizer, HttpReply, Jwks, Key, KeyKind, agent_context,
+    check_request, claims,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -154,4 +155,32 @@ async fn ten_at_a_time_wait_for_each_other_and_for_a_cold_start() {
     bridge.again().await.unwrap();
     ask(&url, call("github", "search", "ann", &[])).await.unwrap();
     assert!(again.elapsed() >= Duration::from_millis(600), "cold again: {:?}", again.elapsed());
+}
+
+#[tokio::test]
+async fn a_token_that_holds_says_who_calls_before_the_metadata_does() {
+    let openfga = granting(&[GATEWAY]).await;
+    let key = Key::new(KeyKind::Es256, "k").unwrap();
+    let jwks = Jwks::start(&[&key]).await.unwrap();
+    let mut settings = BridgeSettings::new(&openfga.url(), "store");
+    settings.jwks = Some(jwks.url());
+    let bridge = Bridge::start(settings).await.unwrap();
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    let asked = async |token: &str, metadata: Value| {
+        let bearer = format!("Bearer {token}");
+        let headers = [("authorization", bearer.as_str())];
+        let request = check_request("/mcp/github", &headers, &list, &metadata);
+        verdict(&ask(&bridge.url(), request).await.unwrap()).0
+    };
+    let bob = json!({"caipe.auth": {"sub": "bob"}});
+    let (good, over) = (claims("ann", "i", "a", 60), claims("ann", "i", "a", -3600));
+    assert_eq!(asked(&key.sign(&good), bob.clone()).await, 0);
+    assert_eq!(asked(&key.sign(&good), json!({})).await, 0);
+    assert_eq!(asked(&key.sign(&over), bob.clone()).await, 7);
+    assert_eq!(asked(&key.sign(&over), json!({})).await, 16);
+    for wicked in key.wicked(&good).unwrap().iter().filter(|w| !w.what.contains("critical")) {
+        assert_eq!(asked(&wicked.token, json!({})).await, 16, "{}", wicked.what);
+    }
+    jwks.stop().await;
+    assert_eq!(asked(&key.sign(&good), bob).await, 7);
 }

@@ -8,6 +8,7 @@ use tonic::Code;
 use super::BridgeSettings;
 use super::agent::agent_of;
 use super::ask::Ask;
+use super::bearer::claims_of;
 use crate::authz::check::Check;
 use crate::authz::reply::Reply;
 
@@ -16,11 +17,12 @@ const CLAIMS: [&str; 2] = ["caipe.auth", "dev.agentgateway.jwt"];
 
 /// Answers a check.
 pub(super) async fn decide(check: &Check, ask: &Ask, settings: &BridgeSettings) -> Reply {
-    let Some(subject) = claim(check, "sub") else {
+    let bearer = claims_of(check, settings).await;
+    let Some(subject) = text(&bearer["sub"]).or_else(|| claim(check, "sub")) else {
         return Reply::unauthenticated("missing authenticated subject");
     };
-    let is_service =
-        claim(check, "preferred_username").is_some_and(|name| name.starts_with("service-account-"));
+    let name = claim(check, "preferred_username").or_else(|| text(&bearer["preferred_username"]));
+    let is_service = name.is_some_and(|name| name.starts_with("service-account-"));
     let kind = if is_service { "service_account" } else { "user" };
     match denial(check, &format!("{kind}:{subject}"), ask, settings).await {
         Ok(None) => Reply::allow(),
@@ -72,9 +74,13 @@ async fn may_call(ask: &Ask, user: &str, server: &str, tool: &str) -> io::Result
         || ask.allows(user, "can_call", &format!("tool:{server}/*")).await?)
 }
 
-/// A claim of the caller's token, given itself or below `claims`.
+/// A claim that the gateway tells of, itself or below `claims`.
 fn claim<'a>(check: &'a Check, name: &str) -> Option<&'a str> {
     let given = CLAIMS.iter().filter_map(|key| check.filter_metadata.get(key));
-    let text = |value: &'a Value| value.as_str().filter(|text| !text.is_empty());
     given.flat_map(|claims| [&claims[name], &claims["claims"][name]]).find_map(text)
+}
+
+/// A text that says something.
+fn text(value: &Value) -> Option<&str> {
+    value.as_str().filter(|text| !text.is_empty())
 }

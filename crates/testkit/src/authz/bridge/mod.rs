@@ -2,10 +2,11 @@
 //! and outages told as `status.code` 14 inside an answer.
 //!
 //! `decide` is the order of its checks and the words of its denials, `agent` the signed headers that
-//! say which agent calls, `ask` one check by OpenFGA.
+//! say which agent calls, `bearer` the token that says who, `ask` one check by OpenFGA.
 
 mod agent;
 mod ask;
+mod bearer;
 mod decide;
 
 use std::io;
@@ -38,6 +39,9 @@ pub struct BridgeSettings {
     pub latency: Duration,
     /// No check is answered before the bridge has been up for so long.
     pub cold_start: Duration,
+    /// Where the keys are that verify a bearer token; without it, and without a token that holds, the
+    /// caller is who the metadata says.
+    pub jwks: Option<String>,
     /// The servers that need a grant of their own.
     pub restricted: Vec<String>,
     /// The secret of the signed agent context; without one, calls of tools need no agent.
@@ -56,6 +60,7 @@ impl BridgeSettings {
             timeout: Duration::from_secs(10),
             latency: Duration::ZERO,
             cold_start: Duration::ZERO,
+            jwks: None,
             restricted: Vec::new(),
             agent_secret: None,
             check_caller: false,

@@ -46,6 +46,11 @@ pub(super) async fn post(url: &str, body: &Value) -> io::Result<Value> {
     send(request.body(Full::new(body.to_string().into())).map_err(io::Error::other)?).await
 }
 
+/// Fetches JSON on a connection of its own; what is none is null.
+pub(super) async fn get(url: &str) -> io::Result<Value> {
+    send(http::Request::get(url).body(Full::default()).map_err(io::Error::other)?).await
+}
+
 async fn send(request: http::Request<Full<Bytes>>) -> io::Result<Value> {
     let url = request.uri().to_string();
     let (status, body) = fetch(request).await?;
