@@ -32,8 +32,8 @@ impl Jwks {
         format!("{}/jwks.json", self.server.url())
     }
 
-    /// Serves these keys from now on, whatever it did before: how keys are rotated, and how a server
-    /// that hangs or fails gets well.
+    /// Serves these keys from now on, whatever it did before: how keys are rotated, and how a
+    /// server that hangs or fails gets well.
     pub fn serve(&self, keys: &[&Key]) {
         let keys: Vec<_> = keys.iter().map(|key| key.jwk()).collect();
         let body = json!({"keys": keys}).to_string();

@@ -1,8 +1,8 @@
 //! What decides who may call, for tests: authorizers that misbehave on demand, real ones, and the
 //! keys that callers show.
 //!
-//! `authorizer` (gRPC) and `http` play an authorizer by a `script`; `check` is what the gRPC one was
-//! asked, `reply` what it says. `bridge` stands before OpenFGA as CAIPE's does. `real` starts
+//! `authorizer` (gRPC) and `http` play an authorizer by a `script`; `check` is what the gRPC one
+//! was asked, `reply` what it says. `bridge` stands before OpenFGA as CAIPE's does. `real` starts
 //! programs that we did not write. `keys` signs tokens, `jwks` serves the keys. All of them listen
 //! on a `port` that can be shut and opened again.
 

@@ -1,5 +1,5 @@
-//! The real OpenFGA behind the bridge, Istio's server, and the real OPA; left out, and counted, where
-//! they are not built.
+//! The real OpenFGA behind the bridge, Istio's server, and the real OPA; left out, and counted,
+//! where they are not built.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The agent context of CAIPE: two headers that say, signed, on behalf of which agent a call is made.
+//! The agent context of CAIPE: two headers that say, signed, on behalf of which agent a call is
+//! made.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

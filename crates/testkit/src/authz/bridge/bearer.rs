@@ -1,4 +1,5 @@
-//! The caller's token, if the gateway passed it on: its claims count only where its signature holds.
+//! The caller's token, if the gateway passed it on: its claims count only where its signature
+//! holds.
 
 use jsonwebtoken::jwk::JwkSet;
 use jsonwebtoken::{DecodingKey, Validation, decode, decode_header};

@@ -1,8 +1,8 @@
 //! A bridge from ext_authz to OpenFGA that behaves as CAIPE's does: few workers, checks in series,
 //! and outages told as `status.code` 14 inside an answer.
 //!
-//! `decide` is the order of its checks and the words of its denials, `agent` the signed headers that
-//! say which agent calls, `bearer` the token that says who, `ask` one check by OpenFGA.
+//! `decide` is the order of its checks and the words of its denials, `agent` the signed headers
+//! that say which agent calls, `bearer` the token that says who, `ask` one check by OpenFGA.
 
 mod agent;
 mod ask;
@@ -39,8 +39,8 @@ pub struct BridgeSettings {
     pub latency: Duration,
     /// No check is answered before the bridge has been up for so long.
     pub cold_start: Duration,
-    /// Where the keys are that verify a bearer token; without it, and without a token that holds, the
-    /// caller is who the metadata says.
+    /// Where the keys are that verify a bearer token; without it, and without a token that holds,
+    /// the caller is who the metadata says.
     pub jwks: Option<String>,
     /// The servers that need a grant of their own.
     pub restricted: Vec<String>,

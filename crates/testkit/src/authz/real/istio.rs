@@ -1,6 +1,6 @@
 //! Istio's ext_authz server, over gRPC and HTTP at once: it allows what has the header
-//! `x-ext-authz: allow`, or over gRPC a principal that ends in `/sa/a`, and denies all else with 403,
-//! a body and headers of its own.
+//! `x-ext-authz: allow`, or over gRPC a principal that ends in `/sa/a`, and denies all else with
+//! 403, a body and headers of its own.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! The real Open Policy Agent with its Envoy plugin: an ext_authz server over gRPC that decides by a
-//! policy in Rego.
+//! The real Open Policy Agent with its Envoy plugin: an ext_authz server over gRPC that decides by
+//! a policy in Rego.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! One program on the loopback: it gets ports that were free, is waited for, can be frozen, and ends
-//! with its owner.
+//! One program on the loopback: it gets ports that were free, is waited for, can be frozen, and
+//! ends with its owner.
 
 use std::io;
 use std::net::SocketAddr;
@@ -29,8 +29,8 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts it with the arguments that belong to two ports, and waits until it listens on both and
-    /// `ready`, a path of the first, answers with anything but an error of its own.
+    /// Starts it with the arguments that belong to two ports, and waits until it listens on both
+    /// and `ready`, a path of the first, answers with anything but an error of its own.
     pub(super) async fn start(
         program: &Path,
         arguments: impl Fn([SocketAddr; 2]) -> Vec<String>,
