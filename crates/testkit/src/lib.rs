@@ -1,5 +1,6 @@
 //! Servers and clients for tests.
 
+pub mod authz;
 pub mod fixture;
 pub mod scripted;
 pub mod world;
