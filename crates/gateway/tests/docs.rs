@@ -14,8 +14,13 @@ use seawall_gateway::cli::Cli;
 use seawall_gateway::{load_config, schema};
 
 /// The pages that show how it is used.
-const PAGES: [&str; 4] =
-    ["README.md", "docs/configuration.md", "docs/operating.md", "docs/library.md"];
+const PAGES: [&str; 5] = [
+    "README.md",
+    "docs/configuration.md",
+    "docs/operating.md",
+    "docs/deploy.md",
+    "docs/library.md",
+];
 
 /// The fenced blocks of a kind in these pages.
 fn blocks(kind: &str) -> Vec<String> {
