@@ -57,8 +57,11 @@ impl AdminListener {
         hosts.extend(
             Some(admin.listen.ip()).filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string()),
         );
-        let guard =
-            OriginGuard { hosts, origins: config.allowed_origins.clone(), is_any_host: false };
+        // Off loopback every read needs the token, which a foreign page does not have; and whoever
+        // scrapes the metrics goes by any of the machine's addresses.
+        let is_any_host = !admin.listen.ip().is_loopback();
+        let origins = config.allowed_origins.clone();
+        let guard = OriginGuard { hosts, origins, is_any_host };
         let access = AdminAccess::new(admin)?;
         let telemetry = Telemetry::listen(&gateway.all().policies, &gateway.lifecycle);
         let readers = Arc::new(Semaphore::new(limits::EVENT_READERS));

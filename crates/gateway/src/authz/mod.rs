@@ -13,14 +13,14 @@ mod refusal;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use http::HeaderName;
+use http::{HeaderMap, HeaderName};
 use seawall::{Env, Invalid};
 use sha2::{Digest, Sha256};
 
 pub(crate) use origin::{CallOrigin, Principal};
 pub(crate) use refusal::{AuthzRefusal, HttpRefusal};
 
-use crate::config::{Config, PassedHeader, ServerAuthz, ServerConfig};
+use crate::config::{ALL_HEADERS, Config, PassedHeader, ServerAuthz, ServerConfig};
 use crate::runtime::http_client::SharedHttpClient;
 use external::question::CheckQuestion;
 use external::{Allowance, ExternalAuthorizer};
@@ -33,7 +33,7 @@ pub(crate) struct AccessControl {
     pub identity: Option<Arc<Identity>>,
     servers: HashMap<String, AccessRules>,
     /// The headers of clients that an authorizer or a server gets to see.
-    pub wanted_headers: Vec<HeaderName>,
+    wanted_headers: Vec<HeaderName>,
 }
 
 /// Who may use one server.
@@ -71,6 +71,20 @@ impl AccessControl {
         let identity =
             config.identity.as_ref().map(|settings| Arc::new(Identity::new(settings, http)));
         Ok(Self { identity, servers, wanted_headers })
+    }
+
+    /// The headers of a request that an authorizer or a server gets to see.
+    pub(crate) fn seen_headers(&self, headers: &HeaderMap) -> HeaderMap {
+        if self.wanted_headers.iter().any(|name| name == ALL_HEADERS) {
+            return headers.clone();
+        }
+        let mut seen = HeaderMap::new();
+        for name in &self.wanted_headers {
+            for value in headers.get_all(name) {
+                seen.append(name.clone(), value.clone());
+            }
+        }
+        seen
     }
 
     /// Whether everybody who reaches the gateway may use the server, and it gets nothing of them.

@@ -33,6 +33,9 @@ const MOST_BODY: u32 = 4 * 1024 * 1024;
 /// Checks of one list that run at a time.
 const CONCURRENCY: u32 = 10;
 
+/// Among the names of headers: all of them.
+pub(crate) const ALL_HEADERS: &str = "*";
+
 /// How one authorizer is asked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExtAuthzConfig {
@@ -44,7 +47,7 @@ pub struct ExtAuthzConfig {
     pub timeout: Duration,
     /// The HTTP status for a client when the authorizer is unavailable: 503 or 403.
     pub on_unavailable: u16,
-    /// Headers of the client that the authorizer sees.
+    /// Headers of the client that the authorizer sees; `*` stands for all.
     pub headers: Vec<HeaderName>,
     /// Claims of the caller's token that the authorizer sees, under names of dynamic metadata.
     pub claims: BTreeMap<String, Vec<String>>,

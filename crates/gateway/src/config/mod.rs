@@ -55,7 +55,7 @@ use std::time::Duration;
 use http::{HeaderName, Uri};
 
 pub(crate) use self::admin::AdminConfig;
-pub(crate) use self::ext_authz::{ExtAuthzConfig, ListFilter, ServerAuthz};
+pub(crate) use self::ext_authz::{ALL_HEADERS, ExtAuthzConfig, ListFilter, ServerAuthz};
 pub(crate) use self::hide::SecretTexts;
 pub(crate) use self::identity::{ApiKeyConfig, IdentityConfig, JwksSource, JwtConfig};
 pub(crate) use self::pass_header::PassedHeader;

@@ -22,12 +22,7 @@ pub(super) async fn admit(
     parts: &Parts,
 ) -> Result<Arc<CallOrigin>, Box<Response<Body>>> {
     let (headers, path) = (&parts.headers, parts.uri.path());
-    let mut seen = HeaderMap::new();
-    for name in &access.wanted_headers {
-        for value in headers.get_all(name) {
-            seen.append(name.clone(), value.clone());
-        }
-    }
+    let seen = access.seen_headers(headers);
     let mut origin = CallOrigin::remote(host(parts), client(headers), seen);
     if let Some(identity) = &access.identity {
         let found = identity.identify(headers, path).await.map_err(|refusal| {

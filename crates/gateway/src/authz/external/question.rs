@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::authz::digest;
 use crate::authz::origin::CallOrigin;
-use crate::config::ExtAuthzConfig;
+use crate::config::{ALL_HEADERS, ExtAuthzConfig};
 use crate::protocol::Message;
 
 /// The metadata namespace of Envoy's MCP filter.
@@ -155,7 +155,10 @@ impl<'a> CheckQuestion<'a> {
         OwnedQuestion {
             path: format!("/mcp/{}", self.server),
             host: origin.host.clone(),
-            headers: settings.headers.iter().filter_map(header).collect(),
+            headers: match settings.headers.iter().any(|name| name == ALL_HEADERS) {
+                true => origin.headers.keys().filter_map(header).collect(),
+                false => settings.headers.iter().filter_map(header).collect(),
+            },
             body: self.body.clone(),
             metadata: std::iter::once((MCP_METADATA.to_owned(), mcp)).chain(own).collect(),
             principal: origin

@@ -70,8 +70,10 @@ pub(crate) async fn send(
     let tcp = TcpStream::connect(address).await.unwrap();
     let (mut sender, connection) = http1::handshake(TokioIo::new(tcp)).await.unwrap();
     tokio::spawn(connection);
-    let mut request =
-        Request::builder().method(method).uri(path).header("host", address.to_string());
+    let mut request = Request::builder().method(method).uri(path);
+    if !headers.iter().any(|(name, _)| *name == "host") {
+        request = request.header("host", address.to_string());
+    }
     for (name, value) in headers {
         request = request.header(*name, *value);
     }

@@ -76,6 +76,16 @@ impl Gateway {
         gateway
     }
 
+    /// The same on another address.
+    #[allow(dead_code, reason = "needed where callers are known")]
+    pub(crate) async fn on(listen: &str, settings: &str, servers: &[Entry]) -> Self {
+        let mut gateway = Self::listening(listen, None, settings, servers).await;
+        let lines = BufReader::new(gateway.process.stderr.take().unwrap()).lines();
+        gateway.listen_to(lines).await;
+        gateway.address.set_ip([127, 0, 0, 1].into());
+        gateway
+    }
+
     /// The same, but nobody reads its stderr any more once it listens.
     pub(crate) async fn unheard(servers: &[Entry]) -> (Self, impl Sized) {
         let mut gateway = Self::silent("", servers).await;
@@ -98,15 +108,21 @@ impl Gateway {
     }
 
     async fn started(descriptors: Option<u32>, settings: &str, servers: &[Entry]) -> Self {
+        Self::listening("127.0.0.1:0", descriptors, settings, servers).await
+    }
+
+    async fn listening(
+        listen: &str,
+        descriptors: Option<u32>,
+        settings: &str,
+        servers: &[Entry],
+    ) -> Self {
         let (folder, tag) = (TempDir::new().unwrap(), tag());
         let file = folder.path().join("seawall.toml");
         let servers: String =
             servers.iter().map(|entry| entry.text.replace("$TAG", &tag)).collect();
-        fs::write(
-            &file,
-            format!("listen = \"127.0.0.1:0\"\ngrace = \"1s\"\n{settings}\n{servers}"),
-        )
-        .unwrap();
+        fs::write(&file, format!("listen = {listen:?}\ngrace = \"1s\"\n{settings}\n{servers}"))
+            .unwrap();
         let mut command = match descriptors {
             Some(limit) => {
                 let mut shell = Command::new("sh");
