@@ -172,11 +172,14 @@ impl StateMachine {
         }
     }
 
-    /// Whether a success only adds to the count: there is no row to end, and durations do not
-    /// matter.
+    /// Whether a success only adds to the count: there is no row to end, durations do not matter,
+    /// and the window holds no failure whose share the success could complete.
     pub(crate) fn only_tallies(&self) -> bool {
-        matches!(self.phase, Phase::Closed { failures: 0, window: Some(_), slow_start: None })
-            && !self.needs_time()
+        let Phase::Closed { failures: 0, window: Some(window), slow_start: None } = &self.phase
+        else {
+            return false;
+        };
+        window.is_plain() && !self.needs_time()
     }
 
     /// Whether any number of attempts may be in flight at once.

@@ -65,8 +65,9 @@ impl Window {
         }
     }
 
-    /// Counts a call; returns whether the breaker should open. Only a failed or slow call can open
-    /// it, so `tallied`, the successes counted elsewhere, is read only then.
+    /// Counts a call; returns whether the breaker should open. Every call is judged, also a success
+    /// that completes the least number of calls. `tallied`, the successes counted elsewhere, is
+    /// read only while the window holds a failed or slow call.
     pub(crate) fn record(
         &mut self,
         now: Moment,
@@ -81,13 +82,18 @@ impl Window {
             counts.failures = counts.failures.saturating_add(failed.into());
             counts.slow = counts.slow.saturating_add(slow.into());
         }
-        (failed || slow) && self.is_bad(tallied())
+        !self.is_plain() && self.is_bad(tallied())
+    }
+
+    /// Whether the window holds successes only, as of the last call: another one changes nothing.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.sum.failures == 0 && self.sum.slow == 0
     }
 
     /// Whether none of the calls in the window at `now` failed or was slow.
     pub(crate) fn is_clean(&self, now: Moment) -> bool {
         let passed = self.ring.number(now).saturating_sub(self.newest);
-        passed >= self.ring.used || (self.sum.failures == 0 && self.sum.slow == 0)
+        passed >= self.ring.used || self.is_plain()
     }
 
     /// Empties the buckets that have left the window.
@@ -152,12 +158,17 @@ mod tests {
     }
 
     #[test]
-    fn a_success_never_opens() {
+    fn a_success_is_judged_too() {
         let mut window = window(3, 0.5);
-        window.record(at(0), true, false, || 0);
-        window.record(at(0), true, false, || 0);
+        assert!(!window.record(at(0), true, false, || 0));
+        assert!(!window.record(at(0), true, false, || 0), "there are too few calls");
+        assert!(window.record(at(0), false, false, || 0), "two of three failed");
+    }
 
-        assert!(!window.record(at(0), false, false, || 0));
-        assert!(window.record(at(0), true, false, || 0));
+    #[test]
+    fn a_success_after_nothing_but_successes_is_not_judged() {
+        let mut window = window(1, 0.5);
+        let tallied = || unreachable!("the successes counted elsewhere are not needed");
+        assert!(!window.record(at(0), false, false, tallied));
     }
 }

@@ -396,7 +396,7 @@ fn breaker_window() -> Vec<PolicyKey> {
             "The share of failed calls within the window that opens it too, beside a row of failures; \
              0 switches the window off. A place that sets any key of the window switches it on; \
              until a place says otherwise it is 0.5 of at least 20 calls in 60s, slow after 60s. \
-             Judged when a call fails or is slow.",
+             Judged at every call.",
             |policy, _, rate| {
                 on(policy, |breaker| match rate {
                     0.0 => breaker.window = None,
