@@ -86,6 +86,19 @@ impl PolicyLayer {
         self.settings.sort_by_key(rank);
     }
 
+    /// The layer without a key.
+    pub(crate) fn without(mut self, key: &str) -> Self {
+        self.settings.retain(|said| said.key() != key);
+        self
+    }
+
+    /// The layer without the settings that switch a breaker or its window off.
+    pub(crate) fn without_switches(&self) -> Self {
+        let is_off = |key| self.value(key).is_some_and(|value| value.as_f64() == Some(0.0));
+        let switches = ["breaker.failures", "breaker.failure_rate"].into_iter();
+        switches.filter(|key| is_off(key)).fold(self.clone(), Self::without)
+    }
+
     /// The value under a key, as it is spelled.
     pub(crate) fn value(&self, key: &str) -> Option<&Json> {
         self.settings.iter().find(|setting| setting.key() == key).map(Setting::value)

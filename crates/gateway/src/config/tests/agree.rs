@@ -11,9 +11,10 @@ use super::*;
 
 /// Problems that concern several fields: servers named elsewhere, durations that are compared, a
 /// missing store.
-const OF_THE_WHOLE: [&str; 4] = [
+const OF_THE_WHOLE: [&str; 5] = [
     "there is no server",
     "must not be shorter than base",
+    "must not be shorter than cooldown",
     "needs a place where calls wait",
     "already; keep one",
 ];
