@@ -416,3 +416,39 @@ seawall.toml:35: tools."a/z".breaker.probes: must be at least 1
 seawall.toml:35: tools."a/z".breaker.max_cooldown: must not be shorter than cooldown"#
     );
 }
+
+#[test]
+fn each_key_of_a_breaker_is_taken_from_the_nearest_place_and_a_switch_stays_off_until_it_is_set() {
+    let breaker = |defaults: &str, own: &str| {
+        let file = format!(
+            "[servers.a]\ncommand = \"a\"\n[defaults]\nbreaker = {{ {defaults} }}\n[tools.\"a/x\"]\nbreaker = {{ {own} }}\n"
+        );
+        let config = toml_file(&file).good("seawall.toml");
+        let of_server = &config.servers[0].rules;
+        config.rules.tool("a", of_server, "x", ToolHints::default()).0.breaker
+    };
+    for own in ["window = \"9s\"", "min_calls = 3", "slow_call = \"2s\"", "slow_call_rate = 0.2"] {
+        let window = breaker("failure_rate = 0", own).unwrap().window;
+        assert_eq!(window, None, "{own} does not set what is off");
+        assert_eq!(breaker("failures = 0, failure_rate = 0.2", own), None, "{own}");
+    }
+    let window =
+        breaker("failure_rate = 0, min_calls = 7", "failure_rate = 0.2").unwrap().window.unwrap();
+    assert_eq!((window.failure_rate, window.min_calls), (0.2, 7));
+    let window =
+        breaker("failure_rate = 0.2, slow_call = \"2s\"", "failure_rate = 0").unwrap().window;
+    assert_eq!(window, None);
+    assert_eq!(breaker("failures = 0", "cooldown = \"9s\", probes = 3"), None);
+    let back = breaker("failures = 0, cooldown = \"9s\", window = \"8s\"", "failures = 2").unwrap();
+    assert_eq!((back.failures, back.cooldown.base.as_secs()), (2, 9), "what is written counts");
+    assert_eq!(back.window.unwrap().length.as_secs(), 8);
+}
+
+#[test]
+fn a_breaker_that_is_shared_is_taken_key_by_key_too() {
+    let file = "[servers.a]\ncommand = \"a\"\npolicy.breaker = { failures = 2, scope = \"server\", min_calls = 4 }\n\
+        [defaults]\nbreaker = { failures = 0, cooldown = \"9s\", failure_rate = 0 }\n";
+    let config = toml_file(file).good("seawall.toml");
+    let shared = config.rules.server(&config.servers[0].rules).shared;
+    assert_eq!((shared.failures, shared.cooldown.base.as_secs(), shared.window), (2, 9, None));
+}
