@@ -91,6 +91,7 @@ pub(crate) fn explain(asked: &ExplainQuery<'_>) -> ExplainedTool {
     let slots = policy.slots.map_or(Value::Null, |slots| json!(slots.concurrency));
     let rate = policy.rate.as_ref().map_or(Value::Null, |rate| json!(spelled_rate(rate)));
     values.extend([asked.of_server("concurrency", slots), asked.of_server("rate", rate)]);
+    values.push(asked.caller_rate());
     let mut explained = ExplainedTool {
         server: asked.server.to_owned(),
         tool: asked.tool.to_owned(),
