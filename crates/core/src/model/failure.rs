@@ -159,6 +159,8 @@ pub(crate) const RATE_IS_USED_UP: &str = "the server's rate is used up";
 pub(crate) const PAUSE_IS_ASKED: &str = "its server asked for a pause";
 /// The message when the queue does not tell whether the identical write waits there.
 pub(crate) const QUEUE_IS_SILENT: &str = "the queue cannot tell whether the same call waits there";
+/// The end of a refusal by a breaker that slow calls opened.
+pub(crate) const TOO_SLOW: &str = " Its calls were too slow.";
 /// The message of a breaker that an operator holds open.
 const SWITCHED_OFF: &str = "an operator switched it off";
 
@@ -196,6 +198,11 @@ impl Failure {
     /// Whether an operator, not the server, ended the call.
     pub(crate) fn is_switched_off(&self) -> bool {
         self.cause == Cause::Unavailable && self.sent == Sent::Never && self.message == SWITCHED_OFF
+    }
+
+    /// Whether the breaker that refused the call opened because calls were too slow.
+    pub(crate) fn is_of_slowness(&self) -> bool {
+        self.cause == Cause::CircuitOpen && self.message.ends_with(TOO_SLOW)
     }
 
     /// Whether the call was not sent because the queue did not reply.

@@ -175,7 +175,11 @@ impl FailureReport {
         match self.code {
             ErrorCode::Timeout => self.failure.message.clone(),
             ErrorCode::CircuitOpen => format!(
-                "Circuit breaker open due to repeated failures. Will retry in {} seconds. Consider checking browser connection or graph status.",
+                "Circuit breaker open {}. Will retry in {} seconds. Consider checking browser connection or graph status.",
+                match self.failure.is_of_slowness() {
+                    true => "because calls were too slow",
+                    false => "due to repeated failures",
+                },
                 whole_seconds(self.retry_after.unwrap_or_default())
             ),
             ErrorCode::ConnectionLost => format!("Connection lost: {}", self.failure.message),

@@ -98,7 +98,11 @@ impl Situation<'_> {
     pub(crate) fn classic(&self) -> String {
         match self.failure.cause {
             Cause::CircuitOpen => {
-                degradation(self.tool, self.failure.retry_after.unwrap_or_default())
+                let why = match self.failure.is_of_slowness() {
+                    true => "because its calls were too slow",
+                    false => "due to repeated failures",
+                };
+                degradation(self.tool, why, self.failure.retry_after.unwrap_or_default())
             }
             Cause::Uncertain | Cause::Queued => self.plain(),
             Cause::Loop => format!(
@@ -142,7 +146,12 @@ impl Situation<'_> {
         let again = || self.in_seconds(" The same call can be repeated in", ".");
         Some(match self.failure.cause {
             Cause::CircuitOpen => format!(
-                "{tool} is temporarily unavailable: repeated failures opened {}. The call was not executed.{} The task can continue without it or be reported as blocked on it.",
+                "{tool} is temporarily unavailable: {} opened {}. The call was not executed.{} The task can continue without it or be reported as blocked on it.",
+                if self.failure.is_of_slowness() {
+                    "calls that were too slow"
+                } else {
+                    "repeated failures"
+                },
                 self.breaker(),
                 self.in_seconds(" The next real try is possible in", ".")
             ),
@@ -446,9 +455,9 @@ fn code_words(code: ErrorCode) -> String {
 }
 
 /// The classic text when an open breaker leaves no other answer.
-fn degradation(tool: &str, retry_after: Duration) -> String {
+fn degradation(tool: &str, why: &str, retry_after: Duration) -> String {
     format!(
-        "⚠️ The \"{tool}\" tool is temporarily unavailable due to repeated failures.\n\n\
+        "⚠️ The \"{tool}\" tool is temporarily unavailable {why}.\n\n\
          This usually means:\n\
          - The external API (GitHub, database, etc.) is down or rate limiting\n\
          - There's a network issue between the agent and the service\n\n\

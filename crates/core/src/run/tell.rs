@@ -26,6 +26,38 @@ impl<T> Pipeline<T> {
     pub fn still_running(&self, tool: &Tool, call: &Call) -> FailureReport {
         still_running(format!("{}{}", call.prefix, tool.name), &tool.server.name)
     }
+
+    /// The report for a call that ends because the process that made it does. A read changed
+    /// nothing; of anything else nobody knows whether an attempt, or an identical call that this
+    /// one had joined, was executed.
+    pub fn cut_off(&self, tool: &Tool, prefix: &str) -> FailureReport {
+        let (name, server) = (format!("{prefix}{}", tool.name), &*tool.server.name);
+        let may_have_executed = tool.policy.effect != Effect::ReadOnly;
+        let what = format!("{name} was cut off: Seawall ended while it ran on {server}.");
+        let message = match self.reader_beside(tool).filter(|_| may_have_executed) {
+            Some((reader, _)) => format!(
+                "{what} It may have been executed: check with {prefix}{reader} before you repeat it."
+            ),
+            None if may_have_executed => {
+                format!("{what} It may have been executed: check before you repeat it.")
+            }
+            None => format!("{what} Repeat it."),
+        };
+        let failure = Failure::local(Cause::Network, None, message.clone());
+        FailureReport {
+            code: ErrorCode::of(failure.cause),
+            classic: message.clone(),
+            message,
+            retry_after: None,
+            tool: name,
+            server: server.to_owned(),
+            attempts: 1,
+            may_have_executed,
+            debug: None,
+            is_error: true,
+            failure: Failure { sent: Sent::Maybe, ..failure },
+        }
+    }
 }
 
 /// The report for a call that outlasts its client's patience and runs on.

@@ -36,6 +36,45 @@ async fn degradation_is_told_in_the_classic_words() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_breaker_that_slow_calls_opened_says_so_in_every_style_also_after_a_slow_probe() {
+    let slow = SlowRule { after: secs(5), rate: 0.5 };
+    let window =
+        WindowRule { length: secs(600), min_calls: 2, failure_rate: 1.0, slow: Some(slow) };
+    let caller = with_tool(settings(&env(0.0)), "send_mail", |policy| {
+        policy.breaker = Some(BreakerPolicy { window: Some(window), ..BreakerPolicy::default() });
+    });
+    let slowly = |_| async {
+        tokio::time::sleep(secs(6)).await;
+        Ok("ok".to_owned())
+    };
+    caller.call("send_mail", json!({"n": 1}), slowly).await;
+    caller.call("send_mail", json!({"n": 2}), slowly).await;
+    for round in 3..5 {
+        let refused =
+            caller.call("send_mail", json!({"n": -round}), Script::healthy().send()).await;
+        let report = report(&refused);
+        assert!(
+            report.message.starts_with(
+                "send_mail is temporarily unavailable: calls that were too slow opened its circuit breaker."
+            ),
+            "{}",
+            report.message
+        );
+        assert!(
+            report.classic.starts_with(
+                "⚠️ The \"send_mail\" tool is temporarily unavailable because its calls were too slow.\n\n"
+            ),
+            "{}",
+            report.classic
+        );
+        let gitnexus = report.text(TextStyle::Gitnexus);
+        assert!(gitnexus.contains("because calls were too slow"), "{gitnexus}");
+        advance(secs(30)).await;
+        caller.call("send_mail", json!({"n": round}), slowly).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn degradation_is_a_valid_tool_result() {
     let report = open_for(ms(12_001), |_| ()).await;
     for style in [TextStyle::Plain, TextStyle::Classic, TextStyle::Gitnexus] {

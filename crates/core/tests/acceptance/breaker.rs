@@ -301,6 +301,20 @@ async fn a_tool_that_fails_every_other_time_opens_by_rate() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_share_is_judged_at_the_success_that_completes_the_least_number_of_calls() {
+    for calls in [[true, false, false, true], [false, false, true, true]] {
+        let window = WindowRule { length: secs(10), min_calls: 4, failure_rate: 0.5, slow: None };
+        let policy = BreakerPolicy { failures: 0, window: Some(window), ..Default::default() };
+        let (breaker, _) = breaker(policy);
+        for is_good in calls {
+            assert_eq!(breaker.status(), BreakerStatus::Closed, "{calls:?}");
+            let _ = call(&breaker, if is_good { Ok(()) } else { Err("fail") }).await;
+        }
+        assert_eq!(breaker.status(), BreakerStatus::Open, "{calls:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_tool_that_answers_slowly_opens_by_slowness() {
     let slow = SlowRule { after: secs(5), rate: 0.5 };
     let window =

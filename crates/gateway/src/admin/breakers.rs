@@ -63,6 +63,27 @@ pub(super) fn reset(policies: &PolicyRegistry, tool: &str) -> AdminResponse {
     respond::json(StatusCode::OK, &json!({"status": "reset", "tool": tool}))
 }
 
+/// Closes every breaker that is not closed or has counted failures, unless an operator holds it.
+pub(super) fn reset_all(policies: &PolicyRegistry) -> AdminResponse {
+    let breakers = breakers::all(policies);
+    let needs_it = |breaker: &Breaker| {
+        let snapshot = breaker.snapshot();
+        snapshot.mode == BreakerMode::Auto
+            && (snapshot.status != BreakerStatus::Closed || snapshot.failures != 0)
+    };
+    // All are found before any is reset: tools that share one are all told.
+    let found: Vec<(&String, &Breaker)> = breakers
+        .iter()
+        .filter_map(|(name, entry)| Some((name, entry.breaker().filter(|one| needs_it(one))?)))
+        .collect();
+    for (name, breaker) in &found {
+        log::line(&format!("an operator resets the breaker of {name}"));
+        breaker.reset();
+    }
+    let names: Vec<&String> = found.iter().map(|(name, _)| *name).collect();
+    respond::json(StatusCode::OK, &json!({ "reset": names }))
+}
+
 /// Forces a breaker open, disables it, or lets it decide again, as the body says.
 pub(super) async fn force(policies: &PolicyRegistry, tool: &str, body: Incoming) -> AdminResponse {
     let allowed = r#"{"state": "open"}, {"state": "closed"} or {"state": "auto"}"#;

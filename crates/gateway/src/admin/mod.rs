@@ -152,6 +152,9 @@ impl AdminServer {
     /// Routes requests that change something; the path names the target.
     async fn change(&self, request: &Parts, path: &str, body: Incoming) -> AdminResponse {
         let policies = &self.gateway.all().policies;
+        if path == "/resilience/breakers/reset" {
+            return self.deed(request, "POST", async { breakers::reset_all(policies) }).await;
+        }
         if let Some(tool) = path::between(path, "/resilience/breakers/", "/reset") {
             return self.deed(request, "POST", async { breakers::reset(policies, &tool) }).await;
         }

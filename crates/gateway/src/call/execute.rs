@@ -264,17 +264,23 @@ impl Execution {
             Some(answer) => answer,
             None => {
                 self.call.control.make_last();
-                let lost = |_| {
-                    Refusal::Failed(
-                        self.server.name.clone(),
-                        UpstreamFailure::Lost("the gateway ends".to_owned()),
-                    )
-                };
-                tokio::time::timeout(limits::LAST_ANSWER, run).await.map_err(lost)?
+                tokio::time::timeout(limits::LAST_ANSWER, run).await.map_err(|_| self.cut_off())?
             }
         };
         self.note_end(&answer.outcome);
         self.reply(answer)
+    }
+
+    /// The refusal of a call that the shutdown ends without an outcome: nobody knows whether a
+    /// write was executed. A list is read only, and its failure is the catalog's concern.
+    fn cut_off(&self) -> Refusal {
+        if self.list_wait.is_some() {
+            let lost = UpstreamFailure::Lost("the gateway ends".to_owned());
+            return Refusal::Failed(self.server.name.clone(), lost);
+        }
+        let (pipeline, policy) = (&self.route.policies.pipeline, &self.policy);
+        let report = pipeline.cut_off(&policy.tool, &self.asked.prefix);
+        Refusal::Reported(Box::new(report), policy.has_output_schema)
     }
 
     /// Turns the pipeline's answer into the client's reply.

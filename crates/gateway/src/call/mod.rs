@@ -53,7 +53,7 @@ pub(crate) async fn dispatch(
     call: GatewayCall,
 ) -> Option<TwoPieces> {
     if route.lifecycle.draining.is_cancelled() {
-        return Some(reply::going_down(&call));
+        return Some(reply::going_down(route, caller.era(), &call));
     }
     let _under_way = route.lifecycle.call();
     let cancel = Arc::clone(&call.cancel);
@@ -74,7 +74,7 @@ pub(crate) async fn dispatch(
         // that the call still comes to within `LAST_ANSWER`.
         None => match tokio::time::timeout(limits::LAST_ANSWER, reply).await {
             Ok(reply) => reply,
-            Err(_) => return Some(reply::going_down(&call)),
+            Err(_) => return Some(reply::cut_off(route, caller.era(), &call)),
         },
     };
     Some(reply::to_client(route, caller.era(), &call, reply))

@@ -29,12 +29,7 @@ pub(crate) fn to_client(route: &Route, era: Era, call: &GatewayCall, reply: Repl
 /// The failure of a call whose answer does not fit beside the answers already waiting in memory.
 fn does_not_fit(route: &Route, call: &GatewayCall, size: usize) -> FailureReport {
     let public = call.request.field_text("name").unwrap_or_default();
-    let found = match route.single() {
-        Some(server) => Some((server, &*public)),
-        None => names::split(&route.set.servers, &public),
-    };
-    let (server, tool) =
-        found.map_or(("", &*public), |(server, tool)| (server.name.as_str(), tool));
+    let (server, tool) = addressee(route, &public);
     let policy =
         route.policies.tool(server, tool).filter(|_| call.request.method() == "tools/call");
     // The server has answered, so a write was executed: the report must say so, or a client repeats
@@ -111,13 +106,58 @@ fn error(report: &FailureReport) -> RpcError {
     RpcError::new(code, report.message.clone()).with(report.object())
 }
 
-/// The answer to a call that arrives during shutdown.
-pub(crate) fn going_down(call: &GatewayCall) -> TwoPieces {
-    let error = RpcError::new(
-        build::SHUTTING_DOWN,
-        "the gateway is going down and takes no new calls; connect again",
-    );
-    build::error(call.request.id(), &error).into()
+/// The server and its own name for a tool; without a server, the name as the client wrote it.
+fn addressee<'a>(route: &'a Route, public: &'a str) -> (&'a str, &'a str) {
+    let found = match route.single() {
+        Some(server) => Some((server, public)),
+        None => names::split(&route.set.servers, public),
+    };
+    found.map_or(("", public), |(server, tool)| (server.name.as_str(), tool))
+}
+
+/// The answer to a call that arrives during shutdown and is not sent.
+pub(crate) fn going_down(route: &Route, era: Era, call: &GatewayCall) -> TwoPieces {
+    let public = call.request.field_text("name").unwrap_or_default();
+    let refusal = match call.request.method() {
+        "tools/call" => {
+            let message = format!(
+                "{} was not executed: the gateway is going down and takes no new calls. Connect again and repeat it.",
+                seawall::quote(&public)
+            );
+            let failure = Failure::local(Cause::Away, None, message.clone());
+            let report = FailureReport {
+                code: ErrorCode::of(failure.cause),
+                classic: message.clone(),
+                message,
+                retry_after: None,
+                tool: public.to_string(),
+                server: addressee(route, &public).0.to_owned(),
+                attempts: 0,
+                may_have_executed: false,
+                failure,
+                is_error: true,
+                debug: None,
+            };
+            Refusal::Reported(Box::new(report), true)
+        }
+        _ => Refusal::Wrong(RpcError::new(
+            build::SHUTTING_DOWN,
+            "the gateway is going down and takes no new calls; connect again",
+        )),
+    };
+    written(&route.policies, era, call, Err(refusal))
+}
+
+/// The answer to a call that came to no outcome before the gateway ended.
+pub(crate) fn cut_off(route: &Route, era: Era, call: &GatewayCall) -> TwoPieces {
+    let public = call.request.field_text("name").unwrap_or_default();
+    let (server, tool) = addressee(route, &public);
+    let policy =
+        route.policies.tool(server, tool).filter(|_| call.request.method() == "tools/call");
+    let Some(policy) = policy else { return going_down(route, era, call) };
+    let prefix = public.strip_suffix(tool).unwrap_or_default();
+    let report = route.policies.pipeline.cut_off(&policy.tool, prefix);
+    written(&route.policies, era, call, Err(Refusal::Reported(Box::new(report), true)))
 }
 
 /// The server's own bytes, except for the ids that the gateway had replaced.

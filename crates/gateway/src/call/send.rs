@@ -44,13 +44,17 @@ pub(crate) async fn once(
     wait: Duration,
 ) -> Reply {
     let failed = |failure| Refusal::Failed(server.name.clone(), failure);
+    // A call that still waits for its connection when the gateway ends was certainly not sent.
+    let ends = || UpstreamFailure::Unreachable("Seawall is going down".to_owned());
+    let closing = &route.lifecycle.closing;
     match caller {
         Caller::Legacy(session, stream) => {
             let supervisor = session.supervisor(server).map_err(failed)?;
             // Without a connection nothing was sent, so even a write may be repeated.
-            let connection = supervisor
-                .connection(wait)
+            let connection = closing
+                .run_until_cancelled(supervisor.connection(wait))
                 .await
+                .unwrap_or_else(|| Err(ends()))
                 .map_err(UpstreamFailure::before_sending)
                 .map_err(failed)?;
             if connection.era() == Era::Modern {
@@ -70,9 +74,10 @@ pub(crate) async fn once(
                     "it is not on this route".to_owned(),
                 )));
             };
-            let connection = pool
-                .connection(server, call, wait)
+            let connection = closing
+                .run_until_cancelled(pool.connection(server, call, wait))
                 .await
+                .unwrap_or_else(|| Err(ends()))
                 .map_err(UpstreamFailure::before_sending)
                 .map_err(failed)?;
             let call = &server

@@ -86,6 +86,28 @@ impl PolicyLayer {
         self.settings.sort_by_key(rank);
     }
 
+    /// Several layers as one, the nearest last: of each key the nearest value. Applied one after
+    /// the other, a farther switch would be undone by any nearer key of what it switches off.
+    pub(crate) fn merged<'a>(layers: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut all = Self::default();
+        let settings = layers.into_iter().flat_map(|layer| &layer.settings);
+        settings.for_each(|setting| all.say(setting.clone()));
+        all
+    }
+
+    /// The layer without a key.
+    pub(crate) fn without(mut self, key: &str) -> Self {
+        self.settings.retain(|said| said.key() != key);
+        self
+    }
+
+    /// The layer without the settings that switch a breaker or its window off.
+    pub(crate) fn without_switches(&self) -> Self {
+        let is_off = |key| self.value(key).is_some_and(|value| value.as_f64() == Some(0.0));
+        let switches = ["breaker.failures", "breaker.failure_rate"].into_iter();
+        switches.filter(|key| is_off(key)).fold(self.clone(), Self::without)
+    }
+
     /// The value under a key, as it is spelled.
     pub(crate) fn value(&self, key: &str) -> Option<&Json> {
         self.settings.iter().find(|setting| setting.key() == key).map(Setting::value)
@@ -94,12 +116,6 @@ impl PolicyLayer {
     /// Whether the layer states this key.
     pub(crate) fn says(&self, key: &str) -> bool {
         self.value(key).is_some()
-    }
-
-    /// Whether the layer decides the value of a key: it states the key, or switches off the breaker
-    /// that the key belongs to.
-    pub(crate) fn decides(&self, key: &str) -> bool {
-        self.says(key) || (self.switches_breaker_off() && is_of_breaker(key))
     }
 
     /// Whether the layer configures a breaker, beyond its scope.
@@ -161,6 +177,12 @@ impl PolicyLayer {
 /// Whether a key configures a breaker.
 pub(crate) fn is_of_breaker(key: &str) -> bool {
     key.starts_with("breaker.") && key != "breaker.scope"
+}
+
+/// Whether a key configures the window of a breaker.
+pub(crate) fn is_of_window(key: &str) -> bool {
+    const KEYS: [&str; 5] = ["failure_rate", "window", "min_calls", "slow_call", "slow_call_rate"];
+    key.strip_prefix("breaker.").is_some_and(|key| KEYS.contains(&key))
 }
 
 /// A neutral policy to apply settings to.

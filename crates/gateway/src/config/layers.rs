@@ -2,7 +2,7 @@
 //! configuration, the nearest place last.
 //!
 //! Built in < `[defaults]` < `[kinds.K]` < `[servers.S.policy]` < `[tools."S/T"]`, where plain
-//! names come after globs.
+//! names come after globs. Of each key the nearest place that has it wins.
 
 use seawall::{
     Annotations, BreakerPolicy, Effect, Fallback, HedgePolicy, Kind, LoopPolicy, Policy, Preset,
@@ -109,9 +109,9 @@ impl PolicyRules {
         let facts = self.known(server, own, name, hints).facts;
         let mut policy = self.preset.policy(&facts, &self.tiers);
         let mut extra = GatewayPolicy::default();
-        for (_, layer) in self.layers(server, own, name, policy.kind) {
-            layer.apply(&mut policy, &mut extra);
-        }
+        let layers = self.layers(server, own, name, policy.kind);
+        let all = PolicyLayer::merged(layers.into_iter().map(|(_, layer)| layer));
+        all.apply(&mut policy, &mut extra);
         fit(&mut policy);
         (policy, extra)
     }
@@ -207,9 +207,8 @@ impl PolicyRules {
         let facts =
             ToolFacts { kind: Some(Kind::Read), effect: Some(effect), ..ToolFacts::named(method) };
         let mut policy = self.preset.policy(&facts, &self.tiers);
-        for layer in [&self.defaults, &own.layer] {
-            layer.apply(&mut policy, &mut GatewayPolicy::default());
-        }
+        let layers = PolicyLayer::merged([&self.defaults, &own.layer]);
+        layers.apply(&mut policy, &mut GatewayPolicy::default());
         // The method gets the policy of a read tool, minus the parts that need a tool: kind,
         // bulkhead, loop guard, cache and fallbacks.
         (policy.kind, policy.slots) = (None, None);
@@ -230,8 +229,7 @@ impl PolicyRules {
     /// The policy of a server as a whole.
     pub fn server(&self, own: &ServerRules) -> ServerPolicy {
         let mut policy = own.policy.clone();
-        self.defaults.apply_to_server(&mut policy);
-        own.layer.apply_to_server(&mut policy);
+        PolicyLayer::merged([&self.defaults, &own.layer]).apply_to_server(&mut policy);
         policy
     }
 }

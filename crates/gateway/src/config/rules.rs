@@ -205,7 +205,7 @@ fn rate(value: &ConfigField<'_>) -> Result<Rate, Problem> {
         .filter(|count| *count <= MOST_CALLS)
         .ok_or_else(unreadable)?;
     let rate = Rate { count, per: std::time::Duration::from_secs(seconds), burst: count };
-    rate.validate().map(|()| rate).map_err(|invalid| place.problem(invalid.to_string()))
+    rate.validate().map(|()| rate).map_err(|invalid| place.problem(invalid.problem))
 }
 
 /// A rate as a config file spells it.

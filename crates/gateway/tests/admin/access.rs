@@ -165,6 +165,7 @@ async fn nothing_that_is_asked_here_starts_a_process() {
         "/metrics",
         "/resilience/breakers",
         "/resilience/breakers/x/reset",
+        "/resilience/breakers/reset",
         "/resilience/breakers/x/force",
         "/resilience/servers",
         "/resilience/servers/it",

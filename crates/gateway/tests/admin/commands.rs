@@ -139,6 +139,19 @@ async fn an_operator_sees_the_breakers_and_throws_their_switches() {
 }
 
 #[tokio::test]
+async fn a_reset_of_all_needs_the_token_also_where_nothing_is_open() {
+    let (server, _) = patient().await;
+    let served = server.served(&format!("{ONCE}{ADMIN}")).await;
+    let mut shell = Shell::before(&AdminApi::of(&served));
+    for token in [Some("wrong"), None] {
+        shell.token = token;
+        let (code, out, said) = shell.run("breakers reset --all").await;
+        assert_eq!((code, out.as_str()), (3, ""), "{token:?}: {said}");
+        assert!(said.contains("token"), "{said}");
+    }
+}
+
+#[tokio::test]
 async fn an_operator_sends_and_drops_what_waits() {
     let folder = TempDir::new().unwrap();
     let (server, is_well) = {

@@ -237,3 +237,48 @@ async fn a_server_in_another_folder_is_another_one_and_another_accounts_look_lif
     let other = written(wrapper_in(&server, folder.path(), elsewhere.path(), "me").await).await;
     assert_eq!(text(&other), "fine", "it is another project's");
 }
+
+/// Sends a signal to a process.
+fn signal(process: &tokio::process::Child, signal: Signal) {
+    let id = process.id().unwrap().cast_signed();
+    kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
+}
+
+#[tokio::test]
+async fn a_write_that_the_end_of_the_wrapper_cuts_off_is_told_as_one_that_may_have_run() {
+    let ((server, _go), folder) = (holding().await, tempfile::TempDir::new().unwrap());
+    let mut wrapper = wrapper(&server, folder.path()).await;
+    wrapper.send(&write(2)).await;
+    until("the write runs", async || server.calls("create_issue") == 1).await;
+    tokio::time::sleep(GIVES_UP).await;
+    signal(&wrapper.child, Signal::TERM);
+    until("the signal is heard", async || has_left(folder.path())).await;
+    signal(&wrapper.child, Signal::TERM);
+    let answer = wrapper.answer(&json!(2)).await.0;
+    assert_eq!(failure(&answer)["code"], "CONNECTION_LOST", "{answer}");
+    assert_eq!(failure(&answer)["mayHaveExecuted"], true, "{answer}");
+    assert!(text(&answer).contains("may have been executed: check"), "{answer}");
+}
+
+#[tokio::test]
+async fn calls_of_both_eras_that_the_end_of_the_gateway_cuts_off_say_whether_they_may_have_run() {
+    let (server, _go) = holding().await;
+    let away = "[servers.away]\nurl = \"http://127.0.0.1:9/mcp\"\ntype = \"http\"\n";
+    let served = super::kit::Served::with(&format!("{}{away}", server.config("", ""))).await;
+    let params = json!({"name": "create_issue", "arguments": {"title": "x"}});
+    let lost = json!({"name": "create_issue", "arguments": {"title": "y"}});
+    let modern = served.modern("/mcp/gh", "tools/call", params);
+    let waits = served.modern("/mcp/away", "tools/call", lost);
+    let ended = async {
+        until("the write runs", async || server.calls("create_issue") == 1).await;
+        signal(&served.child, Signal::TERM);
+        let has_heard =
+            || served.log.lock().unwrap().iter().any(|line| line.contains("going down"));
+        until("it has heard", async || has_heard()).await;
+        signal(&served.child, Signal::TERM);
+    };
+    let ((_, modern), (_, waits), ()) = tokio::join!(modern, waits, ended);
+    assert_eq!(failure(&modern)["code"], "CONNECTION_LOST", "{modern}");
+    assert_eq!(failure(&modern)["mayHaveExecuted"], true, "{modern}");
+    assert_eq!(failure(&waits)["mayHaveExecuted"], false, "{waits}");
+}

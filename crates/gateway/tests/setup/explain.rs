@@ -82,6 +82,23 @@ async fn every_value_is_traced_to_its_line() {
 }
 
 #[tokio::test]
+async fn the_rate_of_a_caller_is_told_with_its_line() {
+    let servers = "[servers.gh]\ncommand = \"gh\"\n";
+    let told = Place::toml(&format!("# Slow.\ncaller_rate = \"5/m\"\n{servers}"));
+    let told = told.json(&["explain", "gh/get_issue"]).await;
+    assert_eq!(of(&told, "caller_rate"), (&json!("5/m"), "config", &json!("top level"), &json!(2)));
+    let none = Place::toml(servers).json(&["explain", "gh/get_issue"]).await;
+    assert_eq!(of(&none, "caller_rate"), (&Value::Null, "built in", &Value::Null, &Value::Null));
+    let imported =
+        r#"{"mcpServers": {"gh": {"command": "gh"}}, "x-seawall": {"caller_rate": "5/m"}}"#;
+    let told = Place::new(".mcp.json", imported)
+        .json(&["explain", "gh/get_issue", "--config", ".mcp.json"])
+        .await;
+    let (rate, from, place, _) = of(&told, "caller_rate");
+    assert_eq!((rate, from, place), (&json!("5/m"), "config", &json!("[x-seawall]")));
+}
+
+#[tokio::test]
 async fn what_people_ask_is_answered_in_words() {
     let text = |tool: &'static str| async move { place().seawall(&["explain", tool]).await.out };
     let write = text("gh/create_issue").await;

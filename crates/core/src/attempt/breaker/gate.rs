@@ -8,8 +8,9 @@
 use std::time::Duration;
 
 use super::states::{AdmissionTicket, CallEnd, StateChange, StateMachine};
-use super::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
+use super::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering};
 use super::tally::SuccessCount;
+use super::window::TripCause;
 use super::{BreakerMode, Clock, Moment};
 use crate::model::policy::breaker::BreakerStatus;
 
@@ -60,6 +61,8 @@ impl Admission {
 pub(crate) struct Gate {
     word: AtomicU64,
     until: AtomicU64,
+    /// 1 if slowness opened the breaker last.
+    slow: AtomicU32,
     needs_time: bool,
     tally: Option<SuccessCount>,
     guarded: Mutex<LockedGate>,
@@ -95,6 +98,7 @@ impl Gate {
         let gate = Self {
             word: AtomicU64::new(0),
             until: AtomicU64::new(0),
+            slow: AtomicU32::new(0),
             needs_time: states.needs_time(),
             tally: states.policy.window.as_ref().map(SuccessCount::new),
             guarded: Mutex::new(LockedGate { states, mode: BreakerMode::Auto }),
@@ -177,6 +181,11 @@ impl Gate {
         tag(self.word.load(Ordering::Acquire)) == FORCED
     }
 
+    /// Whether the breaker opened because its calls were too slow.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.slow.load(Ordering::Relaxed) == 1
+    }
+
     /// Records the result of an admitted call.
     pub(crate) fn record(
         &self,
@@ -219,6 +228,9 @@ impl Gate {
         {
             tally.clear();
         }
+        // Relaxed: the release of the word below publishes it with the state that it belongs to.
+        let is_slow = states.tripped_by == TripCause::Slowness;
+        self.slow.store(is_slow.into(), Ordering::Relaxed);
         let tag = match (guarded.mode, states.open_until()) {
             (BreakerMode::ForcedOpen, _) => FORCED,
             (BreakerMode::Disabled, _) => DISABLED,

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use crate::classify::{Classifier, Describe};
 use crate::env::Env;
-use crate::model::failure::{Blame, Cause, Failure};
+use crate::model::failure::{Blame, Cause, Failure, TOO_SLOW};
 use crate::model::invalid::Invalid;
 use crate::model::policy::breaker::{BreakerPolicy, BreakerStatus};
 use crate::model::rng::Rng;
@@ -87,7 +87,11 @@ pub struct BreakerSnapshot {
 /// A refusal: the breaker is open, half-open with all probes out, or in slow start. Borrows the
 /// breaker's name, so that a refusal costs next to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("Circuit breaker open for \"{name}\". Retry in {}ms.", millis(*retry_after))]
+#[error(
+    "Circuit breaker open for \"{name}\". Retry in {}ms.{}",
+    millis(*retry_after),
+    if *slow { TOO_SLOW } else { "" }
+)]
 pub struct BreakerRefusal<'a> {
     /// The breaker's name.
     pub name: &'a str,
@@ -95,6 +99,8 @@ pub struct BreakerRefusal<'a> {
     pub retry_after: Duration,
     /// An operator holds the breaker open; no time will close it.
     pub forced: bool,
+    /// The breaker opened because its calls were too slow, not because they failed.
+    pub slow: bool,
 }
 
 impl BreakerRefusal<'_> {
@@ -116,11 +122,14 @@ pub struct CircuitOpen {
     pub retry_after: Duration,
     /// An operator holds the breaker open; no time will close it.
     pub forced: bool,
+    /// The breaker opened because its calls were too slow, not because they failed.
+    pub slow: bool,
 }
 
 impl CircuitOpen {
     fn refused(&self) -> BreakerRefusal<'_> {
-        BreakerRefusal { name: &self.name, retry_after: self.retry_after, forced: self.forced }
+        let Self { name, retry_after, forced, slow } = self;
+        BreakerRefusal { name, retry_after: *retry_after, forced: *forced, slow: *slow }
     }
 }
 
@@ -317,7 +326,8 @@ impl Breaker {
             retry_after,
             shadow: false,
         });
-        BreakerRefusal { name: &self.name, retry_after, forced: self.gate.is_forced() }
+        let (forced, slow) = (self.gate.is_forced(), self.gate.is_slow());
+        BreakerRefusal { name: &self.name, retry_after, forced, slow }
     }
 
     fn owned(&self, refused: BreakerRefusal<'_>) -> CircuitOpen {
@@ -325,6 +335,7 @@ impl Breaker {
             name: self.name.clone(),
             retry_after: refused.retry_after,
             forced: refused.forced,
+            slow: refused.slow,
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::slow_start::SlowStart;
-use super::window::Window;
+use super::window::{TripCause, Window};
 use super::{Moment, Rng};
 use crate::model::policy::breaker::{BreakerPolicy, BreakerStatus};
 
@@ -90,6 +90,8 @@ pub(crate) struct StateMachine {
     level: u32,
     closed_since: Moment,
     pub(crate) trips: u64,
+    /// What opened the breaker last.
+    pub(crate) tripped_by: TripCause,
     last_probe: NonZeroU64,
 }
 
@@ -107,6 +109,7 @@ impl StateMachine {
             level: 0,
             closed_since: Moment::default(),
             trips: 0,
+            tripped_by: TripCause::Failures,
             last_probe: NonZeroU64::MIN,
         }
     }
@@ -172,11 +175,14 @@ impl StateMachine {
         }
     }
 
-    /// Whether a success only adds to the count: there is no row to end, and durations do not
-    /// matter.
+    /// Whether a success only adds to the count: there is no row to end, durations do not matter,
+    /// and the window holds no failure whose share the success could complete.
     pub(crate) fn only_tallies(&self) -> bool {
-        matches!(self.phase, Phase::Closed { failures: 0, window: Some(_), slow_start: None })
-            && !self.needs_time()
+        let Phase::Closed { failures: 0, window: Some(window), slow_start: None } = &self.phase
+        else {
+            return false;
+        };
+        window.is_plain() && !self.needs_time()
     }
 
     /// Whether any number of attempts may be in flight at once.
@@ -274,11 +280,12 @@ impl StateMachine {
                 if was_quiet && *failures > 0 {
                     self.generation += 1;
                 }
-                let in_window = ended != CallEnd::Unknown
-                    && window.as_mut().is_some_and(|window| {
-                        window.record(now, ended == CallEnd::Badly, is_slow, tallied)
-                    });
-                (in_row || in_window).then(|| self.open(now))
+                let counts = window.as_mut().filter(|_| ended != CallEnd::Unknown);
+                let in_window = counts.and_then(|window| {
+                    window.record(now, ended == CallEnd::Badly, is_slow, tallied)
+                });
+                let cause = if in_row { Some(TripCause::Failures) } else { in_window };
+                cause.map(|cause| self.open(now, cause))
             }
             Phase::HalfOpen { successes, leases, used } => {
                 let held = leases.iter().position(|lease| Some(lease.probe) == ticket.probe)?;
@@ -286,9 +293,9 @@ impl StateMachine {
                 *used = now;
                 match ended {
                     CallEnd::Unknown => None,
-                    CallEnd::Badly => Some(self.open(now)),
+                    CallEnd::Badly => Some(self.open(now, TripCause::Failures)),
                     // A server that answers slowly has not recovered.
-                    CallEnd::Well if is_slow => Some(self.open(now)),
+                    CallEnd::Well if is_slow => Some(self.open(now, TripCause::Slowness)),
                     CallEnd::Well => {
                         *successes += 1;
                         (*successes >= threshold).then(|| self.recover(now))
@@ -323,6 +330,7 @@ impl StateMachine {
         match remaining {
             Some(remaining) => {
                 self.row = row;
+                self.tripped_by = TripCause::Failures;
                 let longest = self.policy.cooldown.length(u32::MAX, 1.0);
                 self.enter(Phase::Open { until: now.plus(remaining.min(longest)) });
             }
@@ -360,7 +368,8 @@ impl StateMachine {
         change
     }
 
-    fn open(&mut self, now: Moment) -> StateChange {
+    fn open(&mut self, now: Moment, cause: TripCause) -> StateChange {
+        self.tripped_by = cause;
         self.row = match self.phase {
             Phase::Closed { failures, .. } => failures,
             Phase::Open { .. } | Phase::HalfOpen { .. } => self.row.saturating_add(1),
@@ -430,7 +439,7 @@ impl StateMachine {
     fn fail_overdue_probes(&mut self, now: Moment) -> Option<StateChange> {
         let Phase::HalfOpen { leases, .. } = &self.phase else { return None };
         let overdue = leases.iter().map(|lease| lease.until).filter(|until| now >= *until).min()?;
-        Some(self.open(overdue))
+        Some(self.open(overdue, TripCause::Failures))
     }
 }
 

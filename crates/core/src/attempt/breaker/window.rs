@@ -2,7 +2,7 @@
 //! call.
 
 use super::Moment;
-use crate::model::policy::breaker::WindowRule;
+use crate::model::policy::breaker::{SlowRule, WindowRule};
 
 /// The buckets of the ring. A window takes eight to sixteen of them, so its edge is off by at most
 /// an eighth of its length.
@@ -36,6 +36,15 @@ impl Buckets {
     }
 }
 
+/// What opened a breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TripCause {
+    /// Its calls failed.
+    Failures,
+    /// Its calls were too slow.
+    Slowness,
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
     calls: u32,
@@ -65,15 +74,16 @@ impl Window {
         }
     }
 
-    /// Counts a call; returns whether the breaker should open. Only a failed or slow call can open
-    /// it, so `tallied`, the successes counted elsewhere, is read only then.
+    /// Counts a call; returns why the breaker should open, if it should. Every call is judged, also
+    /// a success that completes the least number of calls. `tallied`, the successes counted
+    /// elsewhere, is read only while the window holds a failed or slow call.
     pub(crate) fn record(
         &mut self,
         now: Moment,
         failed: bool,
         slow: bool,
         tallied: impl FnOnce() -> u32,
-    ) -> bool {
+    ) -> Option<TripCause> {
         self.advance(self.ring.number(now));
         let bucket = &mut self.buckets[Buckets::place(self.newest)];
         for counts in [bucket, &mut self.sum] {
@@ -81,13 +91,18 @@ impl Window {
             counts.failures = counts.failures.saturating_add(failed.into());
             counts.slow = counts.slow.saturating_add(slow.into());
         }
-        (failed || slow) && self.is_bad(tallied())
+        if self.is_plain() { None } else { self.is_bad(tallied()) }
+    }
+
+    /// Whether the window holds successes only, as of the last call: another one changes nothing.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.sum.failures == 0 && self.sum.slow == 0
     }
 
     /// Whether none of the calls in the window at `now` failed or was slow.
     pub(crate) fn is_clean(&self, now: Moment) -> bool {
         let passed = self.ring.number(now).saturating_sub(self.newest);
-        passed >= self.ring.used || (self.sum.failures == 0 && self.sum.slow == 0)
+        passed >= self.ring.used || self.is_plain()
     }
 
     /// Empties the buckets that have left the window.
@@ -104,12 +119,17 @@ impl Window {
         self.newest = self.newest.max(number);
     }
 
-    fn is_bad(&self, tallied: u32) -> bool {
+    fn is_bad(&self, tallied: u32) -> Option<TripCause> {
         let calls = self.sum.calls.saturating_add(tallied);
         let share = |count: u32| f64::from(count) / f64::from(calls);
-        calls >= self.rule.min_calls
-            && (share(self.sum.failures) >= self.rule.failure_rate
-                || self.rule.slow.is_some_and(|slow| share(self.sum.slow) >= slow.rate))
+        if calls < self.rule.min_calls {
+            None
+        } else if share(self.sum.failures) >= self.rule.failure_rate {
+            Some(TripCause::Failures)
+        } else {
+            let is_slow = |slow: SlowRule| share(self.sum.slow) >= slow.rate;
+            self.rule.slow.is_some_and(is_slow).then_some(TripCause::Slowness)
+        }
     }
 }
 
@@ -136,7 +156,7 @@ mod tests {
         let mut window = window(10, 0.5);
 
         let opened: Vec<bool> =
-            (0..10).map(|n| window.record(at(0), n % 2 == 1, false, || 0)).collect();
+            (0..10).map(|n| window.record(at(0), n % 2 == 1, false, || 0).is_some()).collect();
 
         assert_eq!(opened.iter().position(|&open| open), Some(9));
     }
@@ -144,20 +164,26 @@ mod tests {
     #[test]
     fn old_successes_do_not_hide_a_new_outage() {
         let mut window = window(10, 0.5);
-        (0..10_000).for_each(|_| assert!(!window.record(at(0), false, false, || 0)));
+        (0..10_000).for_each(|_| assert_eq!(window.record(at(0), false, false, || 0), None));
 
-        let needed = (1..).find(|_| window.record(at(11), true, false, || 0)).unwrap();
+        let needed = (1..).find(|_| window.record(at(11), true, false, || 0).is_some()).unwrap();
 
         assert_eq!(needed, 10);
     }
 
     #[test]
-    fn a_success_never_opens() {
+    fn a_success_is_judged_too() {
         let mut window = window(3, 0.5);
-        window.record(at(0), true, false, || 0);
-        window.record(at(0), true, false, || 0);
+        assert_eq!(window.record(at(0), true, false, || 0), None);
+        assert_eq!(window.record(at(0), true, false, || 0), None, "there are too few calls");
+        let judged = window.record(at(0), false, false, || 0);
+        assert_eq!(judged, Some(TripCause::Failures), "two of three failed");
+    }
 
-        assert!(!window.record(at(0), false, false, || 0));
-        assert!(window.record(at(0), true, false, || 0));
+    #[test]
+    fn a_success_after_nothing_but_successes_is_not_judged() {
+        let mut window = window(1, 0.5);
+        let tallied = || unreachable!("the successes counted elsewhere are not needed");
+        assert_eq!(window.record(at(0), false, false, tallied), None);
     }
 }

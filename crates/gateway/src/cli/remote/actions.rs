@@ -126,20 +126,10 @@ async fn breakers(asking: &RemoteRequest, deed: Option<BreakerAction>) -> Comman
             })
         }
         Some(BreakerAction::Reset { tool: None, .. }) => {
-            let all = asking.get("/resilience/breakers").await?;
-            let needs_it = |detail: &Value| {
-                detail["mode"] == "auto"
-                    && (detail["status"] != "closed" || detail["failures"] != 0)
-            };
-            let details = all["details"].as_object().into_iter().flatten();
-            let names: Vec<&str> = details
-                .filter(|(_, detail)| needs_it(detail))
-                .map(|(name, _)| name.as_str())
-                .collect();
-            for name in &names {
-                reset(asking, name).await?;
-            }
-            asking.show(&json!({ "reset": names }), || match names.as_slice() {
+            let answer = asking.change(Method::POST, "/resilience/breakers/reset", "").await?;
+            let names = answer["reset"].as_array().into_iter().flatten();
+            let names: Vec<&str> = names.filter_map(Value::as_str).collect();
+            asking.show(&answer, || match names.as_slice() {
                 [] => "every breaker is closed already, or held by an operator".to_owned(),
                 names => format!("closed: {}", plain(&names.join(", "))),
             })

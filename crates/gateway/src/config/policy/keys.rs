@@ -292,7 +292,7 @@ fn breaker() -> Vec<PolicyKey> {
         key(
             "breaker.failures",
             Count { least: 0, most: 10_000, example: 5 },
-            "Failures in a row that open it; 0 switches it off.",
+            "Failures in a row that open it; 0 switches it off, until a nearer place sets this key.",
             |policy, _, failures| match failures {
                 0 => policy.breaker = None,
                 failures => policy.breaker.get_or_insert_default().failures = failures,
@@ -394,9 +394,10 @@ fn breaker_window() -> Vec<PolicyKey> {
             "breaker.failure_rate",
             Share,
             "The share of failed calls within the window that opens it too, beside a row of failures; \
-             0 switches the window off. A place that sets any key of the window switches it on; \
-             until a place says otherwise it is 0.5 of at least 20 calls in 60s, slow after 60s. \
-             Judged when a call fails or is slow.",
+             0 switches the window off, until a nearer place sets this key. Otherwise a place that \
+             sets any key of the window switches it on; until a place says otherwise it is 0.5 of at \
+             least 20 calls in 60s, slow after 60s. \
+             Judged at every call.",
             |policy, _, rate| {
                 on(policy, |breaker| match rate {
                     0.0 => breaker.window = None,

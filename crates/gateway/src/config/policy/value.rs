@@ -33,7 +33,7 @@ pub(super) struct Time;
 /// A duration that is not zero.
 pub(super) struct SomeTime;
 
-/// A whole number. The policy checks its bounds; here they are for editors only.
+/// A whole number within bounds.
 pub(super) struct Count {
     pub(super) least: u32,
     pub(super) most: u32,
@@ -97,7 +97,15 @@ impl ValueType for Count {
     type Value = u32;
 
     fn read(&self, field: &ConfigField<'_>, problems: &mut Problems) -> Option<u32> {
-        problems.keep(field.count())
+        let within = |count: u32| match count {
+            count if count < self.least => Err(format!("must be at least {}", self.least)),
+            count if count > self.most => Err(format!("must not exceed {}", self.most)),
+            count => Ok(count),
+        };
+        let checked = field
+            .count()
+            .and_then(|count| within(count).map_err(|wrong| field.place.problem(wrong)));
+        problems.keep(checked)
     }
 
     fn spell(&self, value: &u32) -> Json {
@@ -147,7 +155,7 @@ impl ValueType for Share {
     type Value = f64;
 
     fn read(&self, field: &ConfigField<'_>, problems: &mut Problems) -> Option<f64> {
-        problems.keep(field.number())
+        problems.keep(share(field))
     }
 
     fn spell(&self, value: &f64) -> Json {
@@ -163,7 +171,11 @@ impl ValueType for ShareAboveZero {
     type Value = f64;
 
     fn read(&self, field: &ConfigField<'_>, problems: &mut Problems) -> Option<f64> {
-        Share.read(field, problems)
+        let above = |share: f64| match share > 0.0 {
+            true => Ok(share),
+            false => Err(field.place.problem("must be above 0")),
+        };
+        problems.keep(share(field).and_then(above))
     }
 
     fn spell(&self, value: &f64) -> Json {
@@ -179,7 +191,7 @@ impl ValueType for JitterShare {
     type Value = Jitter;
 
     fn read(&self, field: &ConfigField<'_>, problems: &mut Problems) -> Option<Jitter> {
-        problems.keep(field.number()).map(Jitter::Additive)
+        problems.keep(share(field)).map(Jitter::Additive)
     }
 
     fn spell(&self, value: &Jitter) -> Json {
@@ -250,6 +262,14 @@ impl ValueType for Hedge {
     }
 }
 
+fn share(field: &ConfigField<'_>) -> Result<f64, Problem> {
+    let number = field.number()?;
+    match (0.0..=1.0).contains(&number) {
+        true => Ok(number),
+        false => Err(field.place.problem(format!("must lie between 0 and 1, not {number}"))),
+    }
+}
+
 fn hedge(field: &ConfigField<'_>) -> Result<Option<HedgePolicy>, Problem> {
     let ConfigString { place, text } = field.text()?;
     if text == "off" {
@@ -261,6 +281,7 @@ fn hedge(field: &ConfigField<'_>) -> Result<Option<HedgePolicy>, Problem> {
     match share {
         Some(share @ 1..=99) => Ok(Some(HedgePolicy::Quantile(f64::from(share) / 100.0))),
         _ => match duration::parse(&text) {
+            Ok(Duration::ZERO) => Err(place.problem("must not be zero; \"off\" switches it off")),
             Ok(delay) => Ok(Some(HedgePolicy::After(delay))),
             Err(_) => Err(place.problem(format!(
                 "{text:?} is no time to wait; write \"p95\", \"250ms\" or \"off\""

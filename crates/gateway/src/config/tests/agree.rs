@@ -11,11 +11,12 @@ use super::*;
 
 /// Problems that concern several fields: servers named elsewhere, durations that are compared, a
 /// missing store.
-const OF_THE_WHOLE: [&str; 6] = [
+const OF_THE_WHOLE: [&str; 7] = [
     "there is no server",
     "is not a server of this file",
     "needs audiences, or identity.resource",
     "must not be shorter than base",
+    "must not be shorter than cooldown",
     "needs a place where calls wait",
     "already; keep one",
 ];

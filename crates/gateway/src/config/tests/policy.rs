@@ -196,10 +196,10 @@ seawall.toml:17: tools."a/x".fallback[1]: says nothing; write { tool = "server/t
 seawall.toml:17: tools."a/x".fallback[2]: says nothing; write { tool = "server/tool" } or { text = "…" }
 seawall.toml:17: tools."a/x".fallback[3].tool: "x" is no tool; write "server/tool"
 seawall.toml:17: tools."a/x".fallback[3]: says nothing; write { tool = "server/tool" } or { text = "…" }
-seawall.toml:18: tools."a/y": retry.attempts: must be at least 1
-seawall.toml:20: tools."a/z": cache.ttl: is for read-only tools; a write has to reach its server each time
-seawall.toml:23: tools."a/purge": fallback: "previous_page" is for read-only tools; a write with other arguments does something else
-seawall.toml:26: tools."a/query": fallback: "simplify" is for read-only tools; a write with other arguments does something else"#
+seawall.toml:19: tools."a/y".retry.attempts: must be at least 1
+seawall.toml:22: tools."a/z".cache.ttl: is for read-only tools; a write has to reach its server each time
+seawall.toml:25: tools."a/purge".fallback[0]: "previous_page" is for read-only tools; a write with other arguments does something else
+seawall.toml:28: tools."a/query".fallback[0]: "simplify" is for read-only tools; a write with other arguments does something else"#
     );
 }
 
@@ -348,4 +348,107 @@ fn a_place_is_blamed_only_for_two_times_that_it_sets_itself() {
     ] {
         assert_eq!(problems(wrong), 1, "{wrong}");
     }
+}
+
+#[test]
+fn all_values_out_of_bounds_and_all_that_do_not_fit_are_told_at_once_under_their_own_keys() {
+    let wrong = r#"caller_rate = "0/s"
+[servers.a]
+command = "a"
+[tools."a/x"]
+timeout = "5s"
+attempt_timeout = "9s"
+hedge = "0s"
+effect = "read_only"
+[tools."a/x".retry]
+attempts = 101
+base = "9s"
+max = "1s"
+jitter = 1.5
+[tools."a/x".breaker]
+failures = 10001
+cooldown = "30s"
+max_cooldown = "10s"
+probes = 0
+successes = 0
+slow_start = 100001
+min_calls = 0
+slow_call_rate = 0
+failure_rate = 1.5
+[tools."a/x".loop]
+repeats = 1
+window = 1001
+[tools."a/y"]
+effect = "write"
+hedge = "p95"
+cache = { ttl = "1s" }
+fallback = [{ text = "x" }, "simplify", "previous_page"]
+loop = { repeats = 5, window = 4 }
+[tools."a/z"]
+loop = { window = 2 }
+breaker = { failures = 0, probes = 0, cooldown = "30s", max_cooldown = "10s" }
+"#;
+    assert_eq!(
+        toml_file(wrong).problems("seawall.toml"),
+        r#"seawall.toml:1: caller_rate: must be at least 1
+seawall.toml:6: tools."a/x".attempt_timeout: must not be longer than timeout
+seawall.toml:7: tools."a/x".hedge: must not be zero; "off" switches it off
+seawall.toml:10: tools."a/x".retry.attempts: must not exceed 100
+seawall.toml:12: tools."a/x".retry.max: must not be shorter than base
+seawall.toml:13: tools."a/x".retry.jitter: must lie between 0 and 1, not 1.5
+seawall.toml:15: tools."a/x".breaker.failures: must not exceed 10000
+seawall.toml:17: tools."a/x".breaker.max_cooldown: must not be shorter than cooldown
+seawall.toml:18: tools."a/x".breaker.probes: must be at least 1
+seawall.toml:19: tools."a/x".breaker.successes: must be at least 1
+seawall.toml:20: tools."a/x".breaker.slow_start: must not exceed 100000
+seawall.toml:21: tools."a/x".breaker.min_calls: must be at least 1
+seawall.toml:22: tools."a/x".breaker.slow_call_rate: must be above 0
+seawall.toml:23: tools."a/x".breaker.failure_rate: must lie between 0 and 1, not 1.5
+seawall.toml:25: tools."a/x".loop.repeats: must be at least 2
+seawall.toml:26: tools."a/x".loop.window: must not exceed 1000
+seawall.toml:29: tools."a/y".hedge: is for read-only tools; a second attempt of this one could act twice
+seawall.toml:30: tools."a/y".cache.ttl: is for read-only tools; a write has to reach its server each time
+seawall.toml:31: tools."a/y".fallback[1]: "simplify" is for read-only tools; a write with other arguments does something else
+seawall.toml:31: tools."a/y".fallback[2]: "previous_page" is for read-only tools; a write with other arguments does something else
+seawall.toml:32: tools."a/y".loop.repeats: must not exceed window, which is 4
+seawall.toml:34: tools."a/z".loop.window: must not be below repeats, which is 3
+seawall.toml:35: tools."a/z".breaker.probes: must be at least 1
+seawall.toml:35: tools."a/z".breaker.max_cooldown: must not be shorter than cooldown"#
+    );
+}
+
+#[test]
+fn each_key_of_a_breaker_is_taken_from_the_nearest_place_and_a_switch_stays_off_until_it_is_set() {
+    let breaker = |defaults: &str, own: &str| {
+        let file = format!(
+            "[servers.a]\ncommand = \"a\"\n[defaults]\nbreaker = {{ {defaults} }}\n[tools.\"a/x\"]\nbreaker = {{ {own} }}\n"
+        );
+        let config = toml_file(&file).good("seawall.toml");
+        let of_server = &config.servers[0].rules;
+        config.rules.tool("a", of_server, "x", ToolHints::default()).0.breaker
+    };
+    for own in ["window = \"9s\"", "min_calls = 3", "slow_call = \"2s\"", "slow_call_rate = 0.2"] {
+        let window = breaker("failure_rate = 0", own).unwrap().window;
+        assert_eq!(window, None, "{own} does not set what is off");
+        assert_eq!(breaker("failures = 0, failure_rate = 0.2", own), None, "{own}");
+    }
+    let window =
+        breaker("failure_rate = 0, min_calls = 7", "failure_rate = 0.2").unwrap().window.unwrap();
+    assert_eq!((window.failure_rate, window.min_calls), (0.2, 7));
+    let window =
+        breaker("failure_rate = 0.2, slow_call = \"2s\"", "failure_rate = 0").unwrap().window;
+    assert_eq!(window, None);
+    assert_eq!(breaker("failures = 0", "cooldown = \"9s\", probes = 3"), None);
+    let back = breaker("failures = 0, cooldown = \"9s\", window = \"8s\"", "failures = 2").unwrap();
+    assert_eq!((back.failures, back.cooldown.base.as_secs()), (2, 9), "what is written counts");
+    assert_eq!(back.window.unwrap().length.as_secs(), 8);
+}
+
+#[test]
+fn a_breaker_that_is_shared_is_taken_key_by_key_too() {
+    let file = "[servers.a]\ncommand = \"a\"\npolicy.breaker = { failures = 2, scope = \"server\", min_calls = 4 }\n\
+        [defaults]\nbreaker = { failures = 0, cooldown = \"9s\", failure_rate = 0 }\n";
+    let config = toml_file(file).good("seawall.toml");
+    let shared = config.rules.server(&config.servers[0].rules).shared;
+    assert_eq!((shared.failures, shared.cooldown.base.as_secs(), shared.window), (2, 9, None));
 }

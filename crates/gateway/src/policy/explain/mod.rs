@@ -91,6 +91,7 @@ pub(crate) fn explain(asked: &ExplainQuery<'_>) -> ExplainedTool {
     let slots = policy.slots.map_or(Value::Null, |slots| json!(slots.concurrency));
     let rate = policy.rate.as_ref().map_or(Value::Null, |rate| json!(spelled_rate(rate)));
     values.extend([asked.of_server("concurrency", slots), asked.of_server("rate", rate)]);
+    values.push(asked.caller_rate());
     let mut explained = ExplainedTool {
         server: asked.server.to_owned(),
         tool: asked.tool.to_owned(),
@@ -182,21 +183,16 @@ fn share_breaker(
         }
         Scope::Global => &[(PolicyPlace::Defaults, &rules.defaults)],
     };
-    let mut shared = TracedPolicy {
-        policy: seawall::Policy {
-            breaker: Some(of_server.policy.shared.clone()),
-            ..traced.policy.clone()
-        },
-        own: traced.own,
-        origins: vec![Origin::BuiltIn; traced.origins.len()],
-    };
+    let built_in =
+        seawall::Policy { breaker: Some(of_server.policy.shared.clone()), ..traced.policy.clone() };
+    let mut shared = TracedPolicy::of(built_in, vec![Origin::BuiltIn; traced.origins.len()]);
     for (place, layer) in layers {
         shared.lay(*place, layer);
-        // A breaker that is off in a shared layer is off for each tool; tools that have one share
-        // the built-in breaker.
-        shared.policy.breaker.get_or_insert_default();
-        agree(&mut shared.policy);
     }
+    // A breaker that is off in a shared layer is off for each tool; tools that have one share the
+    // built-in breaker.
+    shared.policy.breaker.get_or_insert_default();
+    agree(&mut shared.policy);
     let why = "the breaker is shared, and set where all who share it are meant";
     for ((key, value), origin) in shared.values().into_iter().zip(&shared.origins) {
         let is_shared = is_of_breaker(key);

@@ -1,12 +1,14 @@
 //! Decides which layer a value of a policy comes from. The layers are those that resolve a policy,
 //! in the same order.
 //!
-//! A layer decides a value if it has its key, or if the value changed when the layer was applied.
+//! The nearest layer that has its key decides a value, unless a switch holds the value off: then
+//! the layer of the switch does. A value without a key of its own is decided by the layer that
+//! changed it.
 
 use seawall::{Effect, Ground, Kind, Policy, Preset, ToolFacts};
 use serde_json::Value;
 
-use crate::config::layer::{GatewayPolicy, PolicyLayer};
+use crate::config::layer::{GatewayPolicy, PolicyLayer, is_of_breaker, is_of_window};
 use crate::config::layers::{KnownTool, PolicyPlace, PolicyRules};
 use crate::config::policy::keys::KEYS;
 use crate::config::policy::value::{EFFECTS, KINDS};
@@ -38,6 +40,12 @@ pub(super) struct TracedPolicy<'a> {
     pub(super) own: GatewayPolicy,
     /// The origin of each value, in the order of the values.
     pub(super) origins: Vec<Origin<'a>>,
+    /// The policy before any layer, and the origins of its values.
+    base: (Policy, Vec<Origin<'a>>),
+    /// The layers so far, the nearest last.
+    laid: Vec<(PolicyPlace<'a>, &'a PolicyLayer)>,
+    /// The place whose layer changed a value last.
+    changed: Vec<Option<PolicyPlace<'a>>>,
 }
 
 impl<'a> TracedPolicy<'a> {
@@ -70,17 +78,53 @@ impl<'a> TracedPolicy<'a> {
             _ => Origin::BuiltIn,
         };
         let origins = values(&policy, &own).iter().enumerate().map(origin).collect();
-        Self { policy, own, origins }
+        Self::of(policy, origins)
     }
 
-    /// Applies the layer of a place, and notes the values that it decides.
-    pub(super) fn lay(&mut self, place: PolicyPlace<'a>, layer: &PolicyLayer) {
+    /// A policy before any layer, with the origins of its values.
+    pub(super) fn of(policy: Policy, origins: Vec<Origin<'a>>) -> Self {
+        Self {
+            base: (policy.clone(), origins.clone()),
+            laid: Vec::new(),
+            changed: vec![None; origins.len()],
+            policy,
+            own: GatewayPolicy::default(),
+            origins,
+        }
+    }
+
+    /// Applies the layer of a place over those before it, and finds which layer decides each value.
+    pub(super) fn lay(&mut self, place: PolicyPlace<'a>, layer: &'a PolicyLayer) {
         let before = self.values();
-        layer.apply(&mut self.policy, &mut self.own);
+        self.laid.push((place, layer));
+        (self.policy, self.own) = (self.base.0.clone(), GatewayPolicy::default());
+        let all = PolicyLayer::merged(self.laid.iter().map(|(_, layer)| *layer));
+        all.apply(&mut self.policy, &mut self.own);
+        let built_in = values(&self.base.0, &GatewayPolicy::default());
         for (at, (key, value)) in self.values().into_iter().enumerate() {
-            if layer.decides(key) || value != before[at].1 {
-                self.origins[at] = Origin::Config(place);
+            if value != before[at].1 {
+                self.changed[at] = Some(place);
             }
+            let switch = self.switch(key).and_then(|switch| self.nearest(switch));
+            let changed = self.changed[at].filter(|_| value != built_in[at].1);
+            let decides = switch.or_else(|| self.nearest(key)).or(changed);
+            self.origins[at] = decides.map_or(self.base.1[at], Origin::Config);
+        }
+    }
+
+    /// The nearest place that has a key.
+    fn nearest(&self, key: &str) -> Option<PolicyPlace<'a>> {
+        self.laid.iter().rev().find(|(_, layer)| layer.says(key)).map(|(place, _)| *place)
+    }
+
+    /// The key that holds a value off: that of the breaker, or that of its window.
+    fn switch(&self, key: &str) -> Option<&'static str> {
+        match &self.policy.breaker {
+            None if is_of_breaker(key) => Some("breaker.failures"),
+            Some(breaker) if breaker.window.is_none() && is_of_window(key) => {
+                Some("breaker.failure_rate")
+            }
+            _ => None,
         }
     }
 

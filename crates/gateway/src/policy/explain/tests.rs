@@ -9,6 +9,7 @@ use serde_json::{Map, json};
 use super::origin::values;
 use super::*;
 use crate::config;
+use crate::config::layer::is_of_window;
 use crate::config::layers::ToolHints;
 use crate::config::policy::keys::KEYS;
 use crate::config::policy::value::KINDS;
@@ -104,20 +105,16 @@ prop_compose! {
     }
 }
 
-/// The keys that switch a breaker's window on.
-const WINDOW: [&str; 5] = [
-    "breaker.failure_rate",
-    "breaker.window",
-    "breaker.min_calls",
-    "breaker.slow_call",
-    "breaker.slow_call_rate",
-];
-
-/// The model: whether a layer decides a key.
-fn says(layer: &PolicyLayer, key: &str) -> bool {
-    let is_off = layer.value("breaker.failures") == Some(&json!(0));
-    let is_of_breaker = key.starts_with("breaker.") && key != "breaker.scope";
-    layer.value(key).is_some() || (is_off && is_of_breaker)
+/// The model: the place that decides a key that some layer has, the nearest layer last.
+fn decides<'a>(layers: &[(PolicyPlace<'a>, &PolicyLayer)], key: &str) -> Option<PolicyPlace<'a>> {
+    let nearest = |key: &str| {
+        let (place, layer) = layers.iter().rev().find(|(_, layer)| layer.says(key))?;
+        Some((*place, layer.value(key)?.as_f64() == Some(0.0)))
+    };
+    let switch = |key| nearest(key).filter(|(_, is_off)| *is_off);
+    let is_off = switch("breaker.failures").filter(|_| is_of_breaker(key));
+    let is_off = is_off.or_else(|| switch("breaker.failure_rate").filter(|_| is_of_window(key)));
+    is_off.or_else(|| nearest(key)).map(|(place, _)| place)
 }
 
 fn asked<'a>(
@@ -175,20 +172,13 @@ proptest! {
         let (traced, _) = trace(&asked(&rules, &of_server, tool, &listed));
         let layers = rules.layers("s", &of_server, tool, traced.policy.kind);
         for ((key, _), origin) in traced.values().into_iter().zip(&traced.origins).skip(2) {
-            let nearest = layers.iter().rev().find(|(_, layer)| says(layer, key)).map(|(place, _)| *place);
-            // A breaker that is switched on again starts from the built-in one: the layer that
-            // switches it on brings its values.
-            let is_off = layers.iter().any(|(_, layer)| layer.switches_breaker_off());
-            // The same holds for a layer that switches the window on; and a longer cooldown raises
-            // the longest cooldown.
-            let is_window = |key: &str| WINDOW.contains(&key);
-            let has_window = || layers.iter().any(|(_, layer)| WINDOW.iter().any(|key| says(layer, key)));
-            let is_revived = (key.starts_with("breaker.") && is_off)
-                || (is_window(key) && has_window())
-                || key == "breaker.max_cooldown";
-            match (nearest, origin) {
-                (Some(place), Origin::Config(from)) => prop_assert!(is_revived || place == *from, "{}", key),
-                (None, Origin::Config(_)) | (Some(_), _) => prop_assert!(is_revived, "{}: {:?}", key, origin),
+            // A layer that switches the window on brings its other values, and a longer cooldown
+            // raises the longest cooldown.
+            let comes_along = is_of_window(key) || key == "breaker.max_cooldown";
+            match (decides(&layers, key), origin) {
+                (Some(place), Origin::Config(from)) => prop_assert_eq!(place, *from, "{}", key),
+                (None, Origin::Config(_)) => prop_assert!(comes_along, "{}: {:?}", key, origin),
+                (Some(_), _) => prop_assert!(false, "{}: {:?}", key, origin),
                 (None, _) => {}
             }
         }

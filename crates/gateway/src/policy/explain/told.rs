@@ -8,6 +8,7 @@ use super::{ExplainQuery, show};
 use crate::config::duration::spelled;
 use crate::config::layers::PolicyPlace;
 use crate::config::policy::value::{EFFECTS, KINDS, word};
+use crate::config::rules::spelled_rate;
 
 /// One value and its origin.
 #[derive(Clone)]
@@ -125,6 +126,21 @@ impl ExplainQuery<'_> {
             false => ("built in", None, None),
         };
         told("reconnect.wait", spelled(self.wait).into(), at)
+    }
+
+    /// The rate limit of each caller, over all servers.
+    pub(super) fn caller_rate(&self) -> ExplainedValue {
+        let written = &self.rules.written;
+        let rate = self.rules.caller_rate.as_ref().map(spelled_rate);
+        let heading = match written.at.is_empty() {
+            true => "top level".to_owned(),
+            false => written.heading(&[]),
+        };
+        let at = match written.has(&["caller_rate"]) {
+            true => ("config", Some(heading), written.line(&["caller_rate"])),
+            false => ("built in", None, None),
+        };
+        told("caller_rate", rate.into(), at)
     }
 
     /// A setting of the server.
