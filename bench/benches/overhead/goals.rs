@@ -6,7 +6,7 @@ use seawall_bench::verdict;
 use super::rounds::{Row, SESSIONS};
 use super::session::Size;
 use super::show;
-use super::targets::{ENVOY, RELAY, SEAWALL};
+use super::targets::{AUTHZ, DIRECT, ENVOY, RELAY, REMEMBERED, SEAWALL, TOKEN};
 
 /// Idle memory, in MiB.
 const IDLE: f64 = 12.0;
@@ -22,7 +22,32 @@ pub(crate) fn judge(rows: &[Row]) -> Vec<String> {
         lines.extend(SESSIONS.iter().flat_map(|sessions| against_envoy(rows, size, *sessions)));
     }
     lines.extend(SESSIONS.iter().flat_map(|sessions| against_the_relay(rows, *sessions)));
+    lines.extend(of_authorization(rows));
     lines.extend(memory(rows));
+    lines
+}
+
+/// A decision costs one round trip and nothing else; one that is remembered costs nothing. A round
+/// trip between two processes of this machine is what a direct call takes.
+fn of_authorization(rows: &[Row]) -> Vec<String> {
+    let of = |target| find(rows, target, Size::Small, 1).map(|row| row.p50);
+    let (Some(direct), Some(token)) = (of(DIRECT), of(TOKEN)) else { return Vec::new() };
+    let mut lines = Vec::new();
+    if let Some(asked) = of(AUTHZ) {
+        let added = asked - token;
+        let text = format!(
+            "1 session: a decision adds {added:.0} µs at p50, one round trip takes {direct:.0}"
+        );
+        lines.push(verdict(added <= direct, &text));
+    }
+    if let Some(plain) = of(SEAWALL) {
+        lines.push(format!("1 session: a token adds {:.0} µs at p50", token - plain));
+    }
+    if let Some(remembered) = of(REMEMBERED) {
+        let text =
+            format!("1 session: a remembered decision adds {:.0} µs at p50", remembered - token);
+        lines.push(text);
+    }
     lines
 }
 

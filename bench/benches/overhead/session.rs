@@ -2,7 +2,7 @@
 //! answer checked.
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HOST};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -74,6 +74,9 @@ impl Session {
         headers.insert(HOST, HeaderValue::from_str(&target.address.to_string())?);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        if let Some(token) = &target.token {
+            headers.insert(AUTHORIZATION, HeaderValue::from_str(&format!("Bearer {token}"))?);
+        }
         let name = format!("{}{}", target.prefix, size.tool());
         let meta = if target.era == Era::Modern { META } else { "" };
         let call = format!(

@@ -4,7 +4,7 @@ use seawall_bench::grid;
 
 use super::rounds::Row;
 use super::session::Size;
-use super::targets::{DIRECT, MODERN, RELAY, SEAWALL};
+use super::targets::{AUTHZ, DIRECT, MODERN, RELAY, REMEMBERED, SEAWALL, TOKEN};
 
 /// What the columns mean.
 pub(crate) const LEGEND: &str = "\
@@ -50,7 +50,7 @@ impl Row {
     fn cells(&self) -> [String; 9] {
         let name = match self.target {
             DIRECT | RELAY => format!("floor: {}", self.target),
-            SEAWALL | MODERN => format!("**{}**", self.target),
+            SEAWALL | MODERN | TOKEN | AUTHZ | REMEMBERED => format!("**{}**", self.target),
             peer => peer.to_owned(),
         };
         let name =

@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use seawall_bench::Setup;
+use seawall_testkit::authz::{Key, KeyKind, claims};
 use serde_json::json;
 
 use super::peers::Places;
@@ -19,8 +20,12 @@ pub(crate) const SEAWALL: &str = "seawall";
 pub(crate) const MODERN: &str = "seawall, modern era";
 pub(crate) const ENVOY: &str = "envoy";
 pub(crate) const MCP_PROXY: &str = "mcp-proxy";
+pub(crate) const TOKEN: &str = "seawall, token";
+pub(crate) const AUTHZ: &str = "seawall, token, ext_authz";
+pub(crate) const REMEMBERED: &str = "seawall, token, ext_authz remembered";
 /// All of them.
-pub(crate) const NAMES: [&str; 6] = [DIRECT, RELAY, SEAWALL, MODERN, ENVOY, MCP_PROXY];
+pub(crate) const NAMES: [&str; 9] =
+    [DIRECT, RELAY, SEAWALL, MODERN, TOKEN, AUTHZ, REMEMBERED, ENVOY, MCP_PROXY];
 
 /// How long a process is left alone before its idle memory is read.
 const SETTLE: Duration = Duration::from_millis(500);
@@ -37,6 +42,8 @@ pub(crate) struct Target {
     pub(crate) prefix: &'static str,
     /// How it is spoken to.
     pub(crate) era: Era,
+    /// What its clients show.
+    pub(crate) token: Option<String>,
     /// The process that is measured; none where there is nothing between client and server.
     pub(crate) process: Option<Process>,
     /// Its memory before it did anything, in MiB.
@@ -48,6 +55,7 @@ pub(crate) struct Running {
     /// What is measured.
     pub(crate) targets: Vec<Target>,
     _server: Process,
+    _authorizer: Process,
 }
 
 /// Starts the server, and what is wanted of the rest: ours and the floors always, to compare with.
@@ -57,11 +65,25 @@ pub(crate) async fn start(places: &Places, is_wanted: impl Fn(&str) -> bool) -> 
     let relayed =
         Process::saying(Command::new(&places.side).arg("relay").arg(format!("http://{behind}")))?;
     targets.push(Target::new(RELAY, relayed.1, Some(relayed.0)));
-    let (process, address) = seawall(places, behind)?;
+    let (process, address) = seawall(places, behind, "")?;
     targets.push(Target::new(SEAWALL, address, Some(process)));
     if is_wanted(MODERN) {
-        let (process, address) = seawall(places, behind)?;
+        let (process, address) = seawall(places, behind, "")?;
         targets.push(Target { era: Era::Modern, ..Target::new(MODERN, address, Some(process)) });
+    }
+    let (authorizer, decides) = Process::saying(Command::new(&places.side).arg("authorizer"))?;
+    let (identity, token) = identity(places)?;
+    let asked = format!("{identity}[ext_authz]\nservice = \"{decides}\"\n");
+    for (name, settings) in [
+        (TOKEN, identity),
+        (AUTHZ, asked.clone()),
+        (REMEMBERED, format!("{asked}cache = \"1h\"\n")),
+    ] {
+        if is_wanted(name) {
+            let (process, address) = seawall(places, behind, &settings)?;
+            let target = Target::new(name, address, Some(process));
+            targets.push(Target { token: Some(token.clone()), ..target });
+        }
     }
     if let Some(program) = places.envoy.as_ref().filter(|_| is_wanted(ENVOY)) {
         let port = free_port()?;
@@ -92,12 +114,21 @@ pub(crate) async fn start(places: &Places, is_wanted: impl Fn(&str) -> bool) -> 
     for target in &mut targets {
         target.idle = target.process.as_ref().and_then(Process::memory);
     }
-    Ok(Running { targets, _server: server })
+    Ok(Running { targets, _server: server, _authorizer: authorizer })
 }
 
 impl Target {
     fn new(name: &'static str, address: SocketAddr, process: Option<Process>) -> Self {
-        Self { name, address, path: "/mcp", prefix: "", era: Era::Legacy, process, idle: None }
+        Self {
+            name,
+            address,
+            path: "/mcp",
+            prefix: "",
+            era: Era::Legacy,
+            token: None,
+            process,
+            idle: None,
+        }
     }
 
     fn on_port(name: &'static str, port: u16, mut process: Process) -> Setup<Self> {
@@ -107,11 +138,23 @@ impl Target {
     }
 }
 
-fn seawall(places: &Places, behind: SocketAddr) -> Setup<(Process, SocketAddr)> {
+/// An issuer whose keys are in a file, and a token of it.
+fn identity(places: &Places) -> Setup<(String, String)> {
+    let key = Key::new(KeyKind::Rs256, "bench")?;
+    let jwks = places.scratch.join("jwks.json");
+    fs::write(&jwks, json!({"keys": [key.jwk()]}).to_string())?;
+    let token = key.sign(&claims("bench", "https://idp.example", "bench", 3_600));
+    let issuer = "[[identity.jwt]]\nissuer = \"https://idp.example\"\naudiences = [\"bench\"]";
+    Ok((format!("{issuer}\njwks = {:?}\n", jwks.display().to_string()), token))
+}
+
+fn seawall(places: &Places, behind: SocketAddr, settings: &str) -> Setup<(Process, SocketAddr)> {
     let config = places.scratch.join("seawall.toml");
     fs::write(
         &config,
-        format!("listen = \"127.0.0.1:0\"\n[servers.bench]\nurl = \"http://{behind}/mcp\"\n"),
+        format!(
+            "listen = \"127.0.0.1:0\"\n{settings}[servers.bench]\nurl = \"http://{behind}/mcp\"\n"
+        ),
     )?;
     Process::logging(Command::new(&places.seawall).arg("serve").arg("--config").arg(config))
 }

@@ -14,9 +14,10 @@ use seawall_gateway::cli::Cli;
 use seawall_gateway::{load_config, schema};
 
 /// The pages that show how it is used.
-const PAGES: [&str; 5] = [
+const PAGES: [&str; 6] = [
     "README.md",
     "docs/configuration.md",
+    "docs/authorization.md",
     "docs/operating.md",
     "docs/deploy.md",
     "docs/library.md",

@@ -1,5 +1,6 @@
 //! Decides what stands around the proxies of the overhead bench: `server`, the fast MCP server
-//! behind all of them, and `relay URL`, the least that any proxy on this runtime can cost.
+//! behind all of them, `relay URL`, the least that any proxy on this runtime can cost, and
+//! `authorizer`, which allows everything at once.
 //!
 //! Each is a process of its own, says its address on stdout, and ends when its stdin does.
 #![expect(clippy::print_stdout, reason = "the address is what the bench waits for")]
@@ -23,13 +24,21 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         ["server"] => (Builder::new_current_thread(), Box::pin(server::serve())),
         // The threads that the gateway has.
         ["relay", url] => (Builder::new_multi_thread(), Box::pin(relay::serve(url.parse()?))),
-        _ => return Err("usage: seawall-bench-side server | relay URL".into()),
+        ["authorizer"] => (Builder::new_current_thread(), Box::pin(authorizer())),
+        _ => return Err("usage: seawall-bench-side server | relay URL | authorizer".into()),
     };
     thread::spawn(end_with_stdin);
     builder.enable_all().build()?.block_on(serving)
 }
 
 type Serving = std::pin::Pin<Box<dyn Future<Output = Result<(), Box<dyn Error + Send + Sync>>>>>;
+
+/// Allows every call over gRPC.
+async fn authorizer() -> Result<(), Box<dyn Error + Send + Sync>> {
+    let authorizer = seawall_testkit::authz::Authorizer::start().await?;
+    println!("{}", authorizer.url());
+    std::future::pending().await
+}
 
 /// Whoever started us is gone when stdin ends, however it went.
 fn end_with_stdin() {

@@ -104,6 +104,20 @@ impl AccessControl {
         self.servers.get(server).map_or(&[], |rules| &rules.scopes)
     }
 
+    /// A caller as a queued write keeps it: with the claims that the server's authorizer sees, and
+    /// no others.
+    pub(crate) fn kept(&self, server: &str, principal: &Principal) -> Principal {
+        let settings = self.external(server).map(|external| &external.settings);
+        let is_seen = |claim: &String| {
+            settings.is_some_and(|settings| {
+                settings.claims.values().any(|claims| claims.contains(claim))
+            })
+        };
+        let mut kept = principal.clone();
+        kept.claims.retain(|claim, _| is_seen(claim));
+        kept
+    }
+
     /// Decides whether a call may reach a server. First whoever calls must be somebody who may use
     /// the server at all; then the server's authorizer decides.
     pub(crate) async fn check(

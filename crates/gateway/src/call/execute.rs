@@ -507,9 +507,8 @@ fn rejoin(caller: &Caller, own: &GatewayPolicy, request: &Message) -> Option<Rej
 
 /// The caller as the queue keeps it, where a write must be allowed again when it is delivered.
 fn kept_origin(route: &Route, server: &Server, call: &GatewayCall) -> Option<Arc<str>> {
-    let principal =
-        call.origin.principal.as_ref().filter(|_| !route.access.is_open(&server.name))?;
-    serde_json::to_string(&**principal).ok().map(Into::into)
+    let principal = call.origin.principal.as_ref().filter(|_| route.store.is_some())?;
+    serde_json::to_string(&route.access.kept(&server.name, principal)).ok().map(Into::into)
 }
 
 /// Whether the client asks for debug details of a failure.

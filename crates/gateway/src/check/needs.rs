@@ -11,12 +11,17 @@ use std::time::Duration;
 use tokio::net::TcpSocket;
 
 use super::holder;
-use crate::config::{Config, Problem};
+use crate::authz::identity::Identity;
+use crate::config::{Config, Problem, ServerAuthz};
 use crate::frontend::http;
+use crate::runtime::http_client::SharedHttpClient;
 use crate::store::embedded::{self, StoreTrouble};
 
 /// How long the disk may take to answer.
 const DISK: Duration = Duration::from_secs(10);
+
+/// How long an authorizer may take to take a connection.
+const REACHED: Duration = Duration::from_secs(3);
 
 /// The one problem that is only a missing credential.
 pub(super) const NO_TOKEN: &str = "no_token";
@@ -80,9 +85,53 @@ pub(crate) async fn look(config: &Config) -> Vec<Requirement> {
         };
         needs.push(Requirement { what: "admin", at: admin.listen.to_string(), found });
     }
+    needs.extend(issuers(config).await);
+    needs.extend(authorizers(config).await);
     if let Some(folder) = config.store.clone() {
         let at = folder.display().to_string();
         needs.push(Requirement { what: "store", at, found: in_time(move || store(&folder)).await });
+    }
+    needs
+}
+
+/// The keys of every issuer of tokens: without them nobody gets in.
+async fn issuers(config: &Config) -> Vec<Requirement> {
+    let Some(settings) = &config.identity else { return Vec::new() };
+    let next = "Look at jwks under [[identity.jwt]]; until the keys are there, clients get 503.";
+    let tried = Identity::new(settings, &SharedHttpClient::default()).try_keys().await;
+    let needs = tried.into_iter().map(|(at, fetched)| Requirement {
+        what: "identity",
+        at,
+        found: fetched.map(|()| None).map_err(|why| unmet("no_keys", why, next)),
+    });
+    needs.collect()
+}
+
+/// The authorizers, each once: while one is away, its servers' calls fail. No check is made.
+async fn authorizers(config: &Config) -> Vec<Requirement> {
+    let own = config.servers.iter().filter_map(|server| match &server.access.authz {
+        ServerAuthz::Own(settings) => Some(&**settings),
+        ServerAuthz::Inherited | ServerAuthz::Off => None,
+    });
+    let mut needs: Vec<Requirement> = Vec::new();
+    for settings in config.ext_authz.iter().chain(own) {
+        let at = settings.service.authority().map_or("", |authority| authority.as_str()).to_owned();
+        if needs.iter().any(|known| known.at == at) {
+            continue;
+        }
+        let default = if settings.service.scheme_str() == Some("https") { 443 } else { 80 };
+        let host = settings.service.host().unwrap_or_default().trim_matches(['[', ']']);
+        let port = settings.service.port_u16().unwrap_or(default);
+        let connected =
+            tokio::time::timeout(REACHED, tokio::net::TcpStream::connect((host, port))).await;
+        let why = match connected {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some(format!("no connection within {} s", REACHED.as_secs())),
+        };
+        let next = "Start it, or look at service under [ext_authz]; until then calls fail as AUTHZ_UNAVAILABLE.";
+        let found = why.map_or(Ok(None), |why| Err(unmet("authorizer_away", why, next)));
+        needs.push(Requirement { what: "ext_authz", at, found });
     }
     needs
 }

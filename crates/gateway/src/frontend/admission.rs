@@ -81,8 +81,9 @@ pub(super) fn metadata(gateway: &Gateway, request: &Request<impl Sized>) -> Opti
     let identity = route.access.identity.as_ref().filter(|_| request.method() == Method::GET)?;
     let path = request.uri().path().strip_prefix(METADATA)?;
     let path = if path.is_empty() || path == "/" { "/mcp" } else { path };
-    let endpoint = gateway.route(path)?;
-    let scopes = endpoint.single().map_or(&[][..], |server| route.access.scopes(&server.name));
+    // An endpoint that does not exist is described like one that does: strangers learn no names.
+    let server = gateway.route(path).and_then(|endpoint| endpoint.single());
+    let scopes = server.map_or(&[][..], |server| route.access.scopes(&server.name));
     let host = request.uri().authority().map(|authority| authority.as_str().to_owned());
     let host = host.unwrap_or_else(|| text(request.headers().get(HOST)));
     let metadata = identity.metadata(path, &host, scopes);

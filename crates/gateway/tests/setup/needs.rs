@@ -153,3 +153,24 @@ async fn a_gateway_that_runs_is_told_and_left_alone() {
     assert_eq!((code, &told["gateway"]["store"]["ok"]), (0, &json!(true)), "{told}");
     assert!(!told["warnings"].to_string().contains("a gateway that runs"), "{told}");
 }
+
+#[tokio::test]
+async fn an_authorizer_and_keys_that_cannot_be_had_are_told_and_neither_is_asked_about_a_call() {
+    let (away, held) = (free(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let issuer = "[[identity.jwt]]\nissuer = \"https://idp.example\"\naudiences = [\"a\"]\njwks = \"none.json\"";
+    let place =
+        with(&format!("listen = \"127.0.0.1:0\"\n{issuer}\n[ext_authz]\nservice = \"{away}\""));
+    let (code, told) = check(&place).await;
+    assert_eq!(code, 4, "{told}");
+    let (identity, authorizer) = (&told["gateway"]["identity"], &told["gateway"]["ext_authz"]);
+    assert_eq!(
+        (&identity["problem"], &authorizer["problem"], &authorizer["at"]),
+        (&json!("no_keys"), &json!("authorizer_away"), &json!(away.to_string())),
+        "{told}"
+    );
+    let there = held.local_addr().unwrap();
+    let (code, told) =
+        check(&with(&format!("listen = \"127.0.0.1:0\"\n[ext_authz]\nservice = \"{there}\"")))
+            .await;
+    assert_eq!((code, &told["gateway"]["ext_authz"]["ok"]), (0, &json!(true)), "{told}");
+}

@@ -1,9 +1,9 @@
-//! The real OpenFGA behind the bridge, Istio's server, and the real OPA; left out, and counted,
+//! The real OpenFGA behind the bridge, and Istio's server; left out, and counted,
 //! where they are not built.
 
 use std::time::Duration;
 
-use seawall_testkit::authz::{Bridge, BridgeSettings, Istio, Opa, OpenFga, agent_context};
+use seawall_testkit::authz::{Bridge, BridgeSettings, Istio, OpenFga, agent_context};
 
 use super::{ask, call, fetch, get, verdict};
 
@@ -50,25 +50,6 @@ async fn the_real_openfga_decides_through_the_bridge() {
     assert_eq!(by("bob", "search").await, said(7, "denied by OpenFGA"));
     openfga.kill().await.unwrap();
     assert_eq!(by("bob", "search").await, said(14, "OpenFGA check error"));
-}
-
-#[tokio::test]
-async fn the_real_opa_decides_by_its_policy() {
-    let policy = r#"
-        package envoy.authz
-        import rego.v1
-        default allow := {"allowed": false, "body": "only ann", "http_status": 403}
-        allow := {"allowed": true, "headers": {"x-user": "ann"}} if {
-            input.attributes.metadataContext.filterMetadata["caipe.auth"].sub == "ann"
-        }
-    "#;
-    let Some(mut opa) = Opa::start(policy, "envoy/authz/allow").await.unwrap() else { return };
-    let allowed = ask(&opa.url(), call("github", "search", "ann", &[])).await.unwrap();
-    assert_eq!(verdict(&allowed), (0, ""));
-    let denied = ask(&opa.url(), call("github", "search", "bob", &[])).await.unwrap();
-    assert_eq!(verdict(&denied), (7, "only ann"));
-    opa.kill().await.unwrap();
-    assert!(ask(&opa.url(), call("github", "search", "ann", &[])).await.is_err());
 }
 
 #[tokio::test]

@@ -122,7 +122,8 @@ impl IssuerKeys {
         self.fetch().await
     }
 
-    async fn refresh(&self) -> Result<(), String> {
+    /// Fetches the keys now.
+    pub(super) async fn refresh(&self) -> Result<(), String> {
         let mut fetched = self.fetched.lock().await;
         *fetched = Some(Instant::now());
         self.fetch().await

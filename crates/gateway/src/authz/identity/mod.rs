@@ -11,6 +11,7 @@ mod keys;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use quick_cache::sync::Cache;
@@ -88,6 +89,15 @@ impl Identity {
                 }
             });
         }
+    }
+
+    /// Fetches the keys of every issuer once: its name, and why they cannot be had, if so.
+    pub(crate) async fn try_keys(&self) -> Vec<(String, Result<(), String>)> {
+        let fetches = self
+            .issuers
+            .iter()
+            .map(|issuer| async { (issuer.url().to_owned(), issuer.keys.refresh().await) });
+        join_all(fetches).await
     }
 
     /// Who sends a request to an endpoint.
