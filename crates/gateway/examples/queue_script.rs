@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
 use seawall::{Cause, DurableQueue, Effect, Env, Failure, NotQueued, QueuedWrite, Sent};
-use seawall_gateway::embedded::{
+use seawall_gateway::queue::{
     Delivery, ItemChange, ItemState, NextItem, QueueBounds, QueueStore, SendPermit, deliver,
 };
 use serde_json::json;

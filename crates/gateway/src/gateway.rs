@@ -8,6 +8,7 @@ use std::time::Duration;
 use seawall::DurableQueue;
 
 use crate::authz::AccessControl;
+use crate::call::queued;
 use crate::catalog::cached_lists::CatalogHooks;
 use crate::client::client_limits::ClientLimits;
 use crate::client::detached::DetachedCalls;
@@ -18,12 +19,11 @@ use crate::client::session::warm::WarmConnections;
 use crate::config::Config;
 use crate::policy::registry::PolicyRegistry;
 use crate::policy::startup;
-use crate::queue;
+use crate::queue::QueueStore;
 use crate::route::Route;
 use crate::runtime::http_client;
 use crate::runtime::lifecycle::Lifecycle;
 use crate::store::catalog_cache::CatalogCache;
-use crate::store::embedded::QueueStore;
 use crate::store::journal::{Journal, JournalPlace};
 use crate::translate::pool::ConnectionPool;
 use crate::upstream::Server;
@@ -123,7 +123,7 @@ impl Gateway {
         // Only the route to all servers delivers queued writes: a second delivery task for the same
         // server would break the order of its queue.
         if let Some(store) = &store {
-            queue::start(&all, store);
+            queued::start(&all, store);
         }
         let each = servers
             .iter()

@@ -1,8 +1,8 @@
 //! Seawall's gateway: stands between MCP clients and MCP servers, loses no message, and speaks both
 //! eras of the protocol.
 //!
-//! The folders are layers: `protocol`, `config`, `runtime`, `store`, `authz`, `upstream`, `client`,
-//! `translate`, `catalog`, `policy`, `route`, `call`, `queue`, `gateway`, `frontend`, `admin`,
+//! The folders are layers: `protocol`, `config`, `runtime`, `store`, `queue`, `authz`, `upstream`,
+//! `client`, `translate`, `catalog`, `policy`, `route`, `call`, `gateway`, `frontend`, `admin`,
 //! `check`, `remote`, `cli`. A folder uses only the folders before it. `call` is the life of a
 //! call; read `call` first.
 
@@ -18,7 +18,7 @@ mod frontend;
 mod gateway;
 mod policy;
 mod protocol;
-mod queue;
+pub mod queue;
 mod remote;
 mod route;
 mod runtime;
@@ -30,7 +30,6 @@ pub use config::{Config, StartupConfig, load as load_config, schema};
 pub use protocol::names::Era;
 pub use runtime::lifecycle::Lifecycle;
 pub use runtime::{descriptors, http_client, log};
-pub use store::embedded;
 pub use upstream::call::{ClientSink, NoClient};
 pub use upstream::handshake::HandshakeParams;
 pub use upstream::status::Observations;

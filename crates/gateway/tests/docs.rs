@@ -60,7 +60,9 @@ fn every_configuration_in_the_documents_loads() {
             servers.extend(config.servers.into_iter().map(|server| server.name));
         }
     }
-    assert_eq!(servers, ["github", "search", "github", "search", "memory", "files", "web", "time"]);
+    let named =
+        ["github", "search", "github", "search", "memory", "files", "web", "time", "mail", "time"];
+    assert_eq!(servers, named);
 }
 
 #[test]

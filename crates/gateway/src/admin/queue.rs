@@ -14,8 +14,8 @@ use super::path::QueryString;
 use super::respond::{self, AdminResponse};
 use crate::gateway::Gateway;
 use crate::protocol::limits;
+use crate::queue::{ItemChange, ItemState, ItemSummary, NotDurable, QueueStore, number};
 use crate::runtime::log;
-use crate::store::embedded::{ItemChange, ItemState, ItemSummary, NotDurable, QueueStore, number};
 
 const STATES: [(&str, ItemState); 4] = [
     ("waiting", ItemState::Waiting),

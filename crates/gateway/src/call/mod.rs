@@ -11,9 +11,9 @@
 //! 6. `reply` writes the server's answer under the client's id, or the failure that took its place.
 //!
 //! A file here uses only the files before it in this list: `authorize`, `server_error`, `fallback`,
-//! `idle_timeout`, `send`, `execute`, `list`, `policy`, `ask`, then the files that ask several
-//! servers (`merged_lists`, `listen`, `several`) or none (`initialize`, `resources`), `target`,
-//! `reply`, `required`, and this page.
+//! `idle_timeout`, `send`, `queued` (how a queued write is sent), `execute`, `list`, `policy`,
+//! `ask`, then the files that ask several servers (`merged_lists`, `listen`, `several`) or none
+//! (`initialize`, `resources`), `target`, `reply`, `required`, and this page.
 
 mod ask;
 pub(crate) mod authorize;
@@ -25,6 +25,7 @@ mod list;
 mod listen;
 mod merged_lists;
 mod policy;
+pub(crate) mod queued;
 mod reply;
 pub(crate) mod required;
 mod resources;

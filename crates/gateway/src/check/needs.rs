@@ -14,8 +14,8 @@ use super::holder;
 use crate::authz::identity::Identity;
 use crate::config::{Config, Problem, ServerAuthz};
 use crate::frontend::http;
+use crate::queue::{self, StoreTrouble};
 use crate::runtime::http_client::SharedHttpClient;
-use crate::store::embedded::{self, StoreTrouble};
 
 /// How long the disk may take to answer.
 const DISK: Duration = Duration::from_secs(10);
@@ -208,7 +208,7 @@ async fn in_time(
 
 fn store(folder: &Path) -> Result<Option<String>, UnmetRequirement> {
     let next = "Give [store] a path that this user can write to.";
-    let file = embedded::probe(folder).map_err(|trouble| match &trouble {
+    let file = queue::probe(folder).map_err(|trouble| match &trouble {
         StoreTrouble::Io { .. } => unmet("cannot_write", trouble.to_string(), next),
         _ => unmet("damaged", trouble.to_string(), "Nothing is repaired or deleted by itself."),
     })?;

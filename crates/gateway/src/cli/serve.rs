@@ -15,9 +15,9 @@ use crate::frontend::guard::OriginGuard;
 use crate::frontend::http::HttpListener;
 use crate::frontend::stdio;
 use crate::gateway::Gateway;
+use crate::queue::{QueueBounds, QueueStore, StoreTrouble};
 use crate::runtime::log;
 use crate::store::catalog_cache::CatalogCache;
-use crate::store::embedded::{QueueBounds, QueueStore, StoreTrouble};
 use crate::upstream::orphans;
 
 /// The catalog cache: in the store's folder if there is a store, else in the user's state folder.

@@ -22,13 +22,21 @@ async fn answering(status: &'static str, body: &'static str) -> (Upstream, Strin
 #[tokio::test]
 async fn a_name_that_the_gateway_does_not_go_by_is_no_wrong_token() {
     let server = Faulty::start(|_, _, _| End::Text("well")).await;
-    let served = server.served(&ADMIN.replace("127.0.0.1", "0.0.0.0")).await;
+    let served = server.served(ADMIN).await;
     let (session, admin) = (served.session("/mcp/gh").await, AdminApi::of(&served));
     call(&session, "get_issue", json!({})).await;
     let mut shell = Shell::before(&admin);
     assert_eq!(shell.run("status").await.0, 0);
-    // The same listener under a name that it was not told.
-    shell.address = shell.address.replace("127.0.0.1", "127.0.0.2");
+    // The same listener under a name that it was not told: somebody forwards to it.
+    let behind = shell.address.trim_start_matches("http://").to_owned();
+    let front = tokio::net::TcpListener::bind("127.0.0.2:0").await.unwrap();
+    shell.address = format!("http://{}", front.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut near, _)) = front.accept().await {
+            let mut far = tokio::net::TcpStream::connect(&behind).await.unwrap();
+            tokio::spawn(async move { tokio::io::copy_bidirectional(&mut near, &mut far).await });
+        }
+    });
     let told = format!(
         "seawall: {} does not go by this name: add it to allowed_hosts in the gateway's configuration, or give --admin with a name it goes by",
         shell.address

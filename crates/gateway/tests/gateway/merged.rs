@@ -180,7 +180,7 @@ async fn a_listener_that_others_could_reach_is_refused_at_the_start() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(4), "{text}");
     assert!(
-        text.contains("refusing to listen on 0.0.0.0:0") && text.contains("no authentication"),
+        text.contains("refusing to listen on 0.0.0.0:0") && text.contains("say who may call"),
         "{text}"
     );
 }

@@ -7,7 +7,7 @@ use seawall::{Cause, DurableQueue, Failure, NotQueued, Rng};
 
 use super::disk::Disk;
 use super::*;
-use crate::store::embedded::{ItemState, NextItem};
+use crate::queue::{ItemState, NextItem};
 
 /// The promises made to callers, and the calls that the server executed.
 #[derive(Default)]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use redb::StorageBackend;
 use seawall::Rng;
 
-use crate::store::embedded::{QueueBounds, QueueStore, StoreTrouble, open};
+use crate::queue::{QueueBounds, QueueStore, StoreTrouble, open};
 
 /// The unit that a power cut can tear.
 const SECTOR: usize = 512;

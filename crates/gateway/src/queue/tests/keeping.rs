@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use seawall::{Cause, DurableQueue, Failure, NotQueued, Sent, WriteFate};
 
 use super::*;
-use crate::store::embedded::{ItemChange, ItemState, NextItem};
+use crate::queue::{ItemChange, ItemState, NextItem};
 
 #[tokio::test]
 async fn items_are_there_after_a_restart_and_ids_are_never_given_twice() {

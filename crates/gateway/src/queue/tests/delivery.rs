@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::store::embedded::{Delivery, ItemState, SendPermit, StateCounts, deliver};
+use crate::queue::{Delivery, ItemState, SendPermit, StateCounts, deliver};
 
 /// A server that answers as the test says, and keeps a ledger of the calls it executed and when.
 struct LedgerServer {

@@ -5,7 +5,7 @@ use std::fs;
 use seawall::DurableQueue;
 
 use super::*;
-use crate::store::embedded::{ItemState, ItemSummary};
+use crate::queue::{ItemState, ItemSummary};
 
 /// A small queue as a crash leaves it, and as a clean shutdown does; each with its items.
 async fn samples() -> [(Vec<u8>, Vec<ItemSummary>); 2] {
