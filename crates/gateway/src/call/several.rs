@@ -3,37 +3,159 @@
 
 use std::sync::Arc;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use serde_json::{Map, Value};
+
 use crate::call::ask::ask;
+use crate::catalog::{cached_lists, uri_template};
 use crate::client::caller::Caller;
-use crate::protocol::MessageKind;
 use crate::protocol::build::{self, RpcError};
+use crate::protocol::edit::JsonObject;
+use crate::protocol::{Message, MessageKind, Span, scan};
 use crate::route::Route;
+use crate::translate::pool;
 use crate::upstream::Server;
 use crate::upstream::call::GatewayCall;
-use crate::upstream::reply::{Reply, answered};
+use crate::upstream::reply::{Refusal, Reply, answered};
 
 /// Asks the servers one after the other until one answers with a result, which makes it the owner
-/// of the resource or task.
+/// of the resource or task. A server whose templates the resource fits is asked first. A server
+/// that is away is waited for only if the resource fits its templates, or if no other is up.
 pub(crate) async fn first_that_has(
     route: &Arc<Route>,
     caller: &Caller,
     call: &GatewayCall,
     what: String,
 ) -> Reply {
-    let mut last = None;
-    for server in &route.set.servers {
-        match ask(route, caller, server, call).await {
-            Ok(answer) if answer.kind() == MessageKind::Result => {
-                route.own(what, &server.name);
-                return Ok(answer);
-            }
-            // A server's own error outranks the failure to reach another server.
-            other => last = Some(last.filter(|_| other.is_err()).unwrap_or(other)),
+    let servers = route.set.servers.iter().map(|server| Candidate {
+        fits: has_template(route, caller, call, server, &what),
+        is_away: server.reconnect.last().is_some(),
+        server,
+    });
+    let mut all: Vec<Candidate<'_>> = servers.collect();
+    all.sort_by_key(|candidate| !candidate.fits);
+    let (away, up): (Vec<_>, Vec<_>) = all.into_iter().partition(|candidate| candidate.is_away);
+    let waits_for = |candidate: &Candidate<'_>| candidate.fits || up.is_empty();
+    let (awaited, left): (Vec<_>, Vec<_>) = away.into_iter().partition(waits_for);
+    let mut heard = Heard::default();
+    heard.missing.extend(left.iter().map(|candidate| (candidate.server, None)));
+    for candidate in &up {
+        let reply = ask(route, caller, candidate.server, call).await;
+        if let Some(answer) = heard.note(candidate, reply) {
+            route.own(what, &candidate.server.name);
+            return Ok(answer);
         }
     }
-    last.unwrap_or_else(|| {
-        Err(RpcError::new(build::INVALID_PARAMS, format!("no server has {what:?}")).into())
+    // At the same time: each of them may be waited for as long as a call may.
+    let mut asked: FuturesUnordered<_> =
+        awaited
+            .iter()
+            .map(|candidate| async move {
+                (candidate, ask(route, caller, candidate.server, call).await)
+            })
+            .collect();
+    while let Some((candidate, reply)) = asked.next().await {
+        if let Some(answer) = heard.note(candidate, reply) {
+            route.own(what, &candidate.server.name);
+            return Ok(answer);
+        }
+    }
+    heard.reply(&what)
+}
+
+/// A server that may own a resource or a task.
+struct Candidate<'r> {
+    server: &'r Arc<Server>,
+    /// The resource fits a template that the server listed.
+    fits: bool,
+    is_away: bool,
+}
+
+/// The words of the servers that do not own a resource or a task.
+#[derive(Default)]
+struct Heard<'r> {
+    /// The error that tells the most, and its rank.
+    said: Option<((bool, bool), Message)>,
+    /// The servers that were not asked, or could not be; with the failure.
+    missing: Vec<(&'r Arc<Server>, Option<Refusal>)>,
+}
+
+impl<'r> Heard<'r> {
+    /// Notes a reply, unless it is the owner's. The word of a server whose template it fits tells
+    /// more than another's, and any word more than that the method is unknown.
+    fn note(&mut self, from: &Candidate<'r>, reply: Reply) -> Option<Message> {
+        match reply {
+            Ok(answer) if answer.kind() == MessageKind::Result => return Some(answer),
+            Ok(answer) => {
+                let rank = (from.fits, code(&answer) != Some(build::METHOD_NOT_FOUND));
+                if self.said.as_ref().is_none_or(|(before, _)| *before <= rank) {
+                    self.said = Some((rank, answer));
+                }
+            }
+            Err(failed) => self.missing.push((from.server, Some(failed))),
+        }
+        None
+    }
+
+    /// The reply where no server is known to own it.
+    fn reply(self, what: &str) -> Reply {
+        match self.said {
+            Some((_, answer)) if self.missing.is_empty() => Ok(answer),
+            Some((_, answer)) => Err(may_be_elsewhere(&answer, &self.missing).into()),
+            None => {
+                Err(self.missing.into_iter().find_map(|(_, failed)| failed).unwrap_or_else(|| {
+                    RpcError::new(build::INVALID_PARAMS, format!("no server has {what:?}")).into()
+                }))
+            }
+        }
+    }
+}
+
+/// The code of an error answer.
+fn code(error: &Message) -> Option<i64> {
+    serde_json::from_slice(error.field_json("code")?).ok()
+}
+
+/// Whether a resource fits a template that the server listed.
+fn has_template(
+    route: &Route,
+    caller: &Caller,
+    call: &GatewayCall,
+    server: &Server,
+    what: &str,
+) -> bool {
+    if !call.request.method().starts_with("resources/") {
+        return false;
+    }
+    let key = match caller {
+        Caller::Legacy(session, _) => session.key(server),
+        Caller::Modern(_) => pool::handshake(call).key(server),
+    };
+    let (method, entries, _) = cached_lists::part_of("resources/templates/list");
+    let fits = |template: &[u8]| {
+        let template = JsonObject::of(template);
+        let text = template.get("uriTemplate").and_then(scan::text);
+        text.is_some_and(|text| uri_template::fits(&text, what))
+    };
+    let pages = route.catalog_cache.pages_of_any(&key, method);
+    pages.iter().any(|(_, page)| {
+        let page = JsonObject::of(page);
+        let list = page.get(entries).unwrap_or_default();
+        let listed = scan::elements(list, Span { start: 0, end: list.len() });
+        listed.into_iter().any(|span| fits(span.of(list)))
     })
+}
+
+/// A server's own error, with the servers that could not be asked: one of them may have it.
+fn may_be_elsewhere(error: &Message, missing: &[(&Arc<Server>, Option<Refusal>)]) -> RpcError {
+    let names: Vec<&str> = missing.iter().map(|(server, _)| server.name.as_str()).collect();
+    let text = error.field_text("message").unwrap_or_default();
+    let data = error.field_json("data").and_then(|data| serde_json::from_slice(data).ok());
+    let mut data: Map<String, Value> = data.unwrap_or_default();
+    data.insert("away".to_owned(), names.clone().into());
+    let message = format!("{text} (not asked, and may have it: {}, away now)", names.join(", "));
+    RpcError::new(code(error).unwrap_or(build::INTERNAL_ERROR), message).with(data.into())
 }
 
 /// Sends a call to every connected server; succeeds if one of them knows the method, or if others

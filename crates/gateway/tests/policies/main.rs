@@ -15,6 +15,7 @@ mod killed;
 #[path = "../gateway/kit.rs"]
 mod kit;
 mod memory;
+mod owners;
 mod presets;
 mod queue;
 mod rejoin;
