@@ -15,12 +15,13 @@ pub(crate) fn warnings(outcomes: Vec<ServerOutcome<()>>, denied: DeniedText) -> 
     LoadReport { outcomes }.warnings_with(denied)
 }
 
-/// A server's status for programs: whether it comes back by itself, why it is missing, and when the
-/// next reconnection attempt is due.
+/// A server's status for programs: whether it comes back by itself, why it is missing, and within
+/// which time the next reconnection attempt is due. The time that is left would change the bytes of
+/// the list, which clients compare and hash, at every call.
 pub(crate) fn entry(server: &Server, outcome: &ServerOutcome<()>) -> Value {
     let status = outcome.status();
     let mut entry = json!({"status": status, "reason": outcome.error().unwrap_or_default()});
-    let wait = seconds(server.reconnect.wait());
+    let wait = seconds(server.reconnect.pace());
     match status {
         // A transient outage is retried all the time, so at least one second.
         "transient" => entry["retryAfter"] = wait.max(1).into(),

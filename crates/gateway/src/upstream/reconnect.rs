@@ -63,6 +63,8 @@ impl Drop for ReconnectTurn<'_> {
 struct CoolDown {
     failures: u32,
     until: Option<Instant>,
+    /// The whole pause that ends at `until`.
+    pause: Duration,
     last: Option<UpstreamFailure>,
     /// When the last try failed, or the last connection broke.
     ended: Option<Instant>,
@@ -126,6 +128,16 @@ impl ReconnectState {
     /// The time until the next try by the backoff.
     pub fn wait(&self) -> Duration {
         self.state().wait()
+    }
+
+    /// The pause between two tries by the backoff, rounded up to one of a few steps; zero if no try
+    /// failed. Unlike the time that is left of it, it stays the same until a further try fails.
+    pub(crate) fn pace(&self) -> Duration {
+        const STEPS: [u64; 12] = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600];
+        let state = self.state();
+        let pause = if state.until.is_some() { state.pause } else { Duration::ZERO };
+        let steps = [0].into_iter().chain(STEPS).map(Duration::from_secs);
+        steps.into_iter().find(|step| *step >= pause).unwrap_or(pause)
     }
 
     /// The time until a call that needs the server may try it.
@@ -203,7 +215,7 @@ impl ReconnectState {
         }
         state.failures = state.failures.saturating_add(1);
         let (count, delay) = (state.failures, self.backoff.delay(state.failures, &self.rng));
-        state.until = Some(Instant::now() + delay);
+        (state.until, state.pause) = (Some(Instant::now() + delay), delay);
         // The lock is released before the log is written.
         drop(state);
         let name = &self.name;

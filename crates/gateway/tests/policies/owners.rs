@@ -77,3 +77,22 @@ async fn a_task_that_no_server_knows_waits_for_none_that_is_away_and_names_it() 
     let read = all.ask(3, "resources/read", json!({"uri": "x://y"})).await;
     assert!(began.elapsed() < Duration::from_secs(6), "{:?}: {read}", began.elapsed());
 }
+
+#[tokio::test]
+async fn the_list_keeps_its_bytes_while_a_server_is_away_and_its_next_try_comes_nearer() {
+    let well = with_templates(&[]).await;
+    // It is tried again after a minute.
+    let away = "[reconnect]\nbase = \"50s\"\n[servers.gone]\nurl = \"http://127.0.0.1:9/mcp\"\n";
+    let served = Served::with(&format!("{away}{}", of("well", &well))).await;
+    let all = served.session("/mcp").await;
+    let gone = |list: &Value| list["result"]["_meta"]["seawall/servers"]["gone"].clone();
+    until("it is known to be away", async || {
+        gone(&all.ask(1, "tools/list", json!({})).await)["retryAfter"].is_u64()
+    })
+    .await;
+    let first = all.ask(2, "tools/list", json!({})).await;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    let second = all.ask(2, "tools/list", json!({})).await;
+    assert_eq!(first.to_string(), second.to_string());
+    assert!(matches!(gone(&first)["retryAfter"].as_u64(), Some(30 | 60 | 120)), "{first}");
+}
