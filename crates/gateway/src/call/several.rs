@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use serde_json::{Map, Value};
 
 use crate::call::ask::ask;
 use crate::catalog::{cached_lists, uri_template};
@@ -151,7 +152,7 @@ fn may_be_elsewhere(error: &Message, missing: &[(&Arc<Server>, Option<Refusal>)]
     let names: Vec<&str> = missing.iter().map(|(server, _)| server.name.as_str()).collect();
     let text = error.field_text("message").unwrap_or_default();
     let data = error.field_json("data").and_then(|data| serde_json::from_slice(data).ok());
-    let mut data = data.unwrap_or_else(serde_json::Map::new);
+    let mut data: Map<String, Value> = data.unwrap_or_default();
     data.insert("away".to_owned(), names.clone().into());
     let message = format!("{text} (not asked, and may have it: {}, away now)", names.join(", "));
     RpcError::new(code(error).unwrap_or(build::INTERNAL_ERROR), message).with(data.into())

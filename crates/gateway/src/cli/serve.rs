@@ -1,6 +1,7 @@
 //! Runs a gateway from its start to its end: opens listeners and store in order, and shuts down.
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -78,14 +79,27 @@ pub(super) async fn on_stdio(config: &Config, catalog_cache: CatalogCache) -> Co
         log::warn(&why);
     }
     loaded_required(&gateway, &mut stop).await?;
-    tokio::select! {
-        () = stdio::serve(&gateway, tokio::io::stdin(), tokio::io::stdout(), config.grace) => {}
+    let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+    let mut serving = pin!(stdio::serve(&gateway, input, output, config.grace));
+    let has_left = tokio::select! {
+        () = serving.as_mut() => true,
+        () = stop.asked() => false,
+    };
+    // Also when the client has left: a queued write may be in flight.
+    let drain = gateway.lifecycle.drain(config.grace, stop.asked());
+    if has_left {
+        drain.await;
+    } else {
         // A client that ends its wrapper by a signal may read no answer that follows, and a pipe
         // does not tell.
-        () = stop.asked() => gateway.all().journal.leave(),
+        gateway.all().journal.leave();
+        let closed = async {
+            drain.await;
+            gateway.lifecycle.closing.cancel();
+        };
+        // The answers are written before the process ends.
+        tokio::join!(serving, closed);
     }
-    // Also when the client has left: a queued write may be in flight.
-    gateway.lifecycle.drain(config.grace, stop.asked()).await;
     end(&gateway).await;
     Ok(())
 }

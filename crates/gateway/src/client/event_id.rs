@@ -77,10 +77,7 @@ fn asked(text: &str) -> Option<StreamRequest> {
         .collect::<Option<_>>()?;
     // The id comes from a client, so it is checked: only an integer or a string goes back as a
     // JSON-RPC id.
-    let is_json = serde_json::from_slice::<i64>(&json).is_ok()
-        || serde_json::from_slice::<String>(&json).is_ok();
-    let id = Id::new(json.into()).ok().filter(|_| is_json)?;
-    Some(StreamRequest { id, is_call })
+    Some(StreamRequest { id: Id::unscanned(json.into())?, is_call })
 }
 
 #[cfg(test)]

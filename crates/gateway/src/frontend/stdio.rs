@@ -29,7 +29,8 @@ use crate::upstream::call::{DeliveryReceipt, GatewayCall};
 /// owner of the store's file.
 const ON_A_PIPE: &str = "pipe";
 
-/// Serves the client until it closes its end, then lets calls in flight finish within `grace`.
+/// Serves the client until it closes its end, then lets calls in flight finish within `grace`; or
+/// until the gateway drains, then until it has closed. The answers are written before this returns.
 pub(crate) async fn serve(
     gateway: &Arc<Gateway>,
     input: impl AsyncRead + Unpin,
@@ -51,7 +52,7 @@ pub(crate) async fn serve(
         calls: TaskTracker::new(),
     };
     let mut lines = LineReader::outlined(input, gateway.max_request);
-    let draining = gateway.lifecycle.draining.clone();
+    let (draining, closing) = (&gateway.lifecycle.draining, &gateway.lifecycle.closing);
     loop {
         // Backpressure: while the client does not read its answers, its requests are not read
         // either.
@@ -75,7 +76,18 @@ pub(crate) async fn serve(
         }
     }
     frontend.calls.close();
-    let _in_time = tokio::time::timeout(grace, frontend.calls.wait()).await;
+    // The gateway's own grace bounds calls while it drains; those that it then cuts off still have
+    // an answer for their client.
+    let cut_off = async {
+        closing.cancelled().await;
+        tokio::time::sleep(limits::LAST_ANSWER * 2).await;
+    };
+    let is_draining = draining.is_cancelled();
+    tokio::select! {
+        () = frontend.calls.wait() => {}
+        () = tokio::time::sleep(grace), if !is_draining => {}
+        () = cut_off => {}
+    }
     frontend.out.end();
     let _in_time = tokio::time::timeout(limits::CHILD_GRACE, writer).await;
     frontend.session.close().await;

@@ -7,8 +7,8 @@ use std::time::Duration;
 pub(crate) const DEPTH: usize = 128;
 /// Members of one object whose members are read, and elements of one array.
 pub(crate) const MEMBERS: usize = 10_000;
-/// The longest string that may be an id.
-pub(crate) const ID_BYTES: usize = 256;
+/// The longest string, and the most digits, that may be an id.
+pub(crate) const ID_BYTES: usize = 1024;
 /// The largest message from a client, body or line, unless `max_request` says otherwise.
 pub(crate) const FROM_CLIENT: usize = 16 << 20;
 /// The smallest `max_request`.

@@ -76,8 +76,11 @@ pub enum Reject {
     /// JSON, but not a JSON-RPC message.
     #[error("not a JSON-RPC 2.0 message: {0}")]
     Shape(&'static str),
-    /// An id that is neither a short string nor a 64-bit integer.
-    #[error("an id must be a string of at most {} bytes or a 64-bit integer", limits::ID_BYTES)]
+    /// An id that is neither a string nor an integer, or too long.
+    #[error(
+        "an id must be a string of at most {0} bytes or an integer of at most {0} digits",
+        limits::ID_BYTES
+    )]
     Id,
     /// Larger than the limit.
     #[error("larger than {0} bytes")]

@@ -41,7 +41,9 @@ async fn a_session_goes_on_when_the_gateway_is_restarted_or_killed() {
     assert!(list["tools"].is_array(), "{list}");
     for (round, signal) in [Signal::TERM, Signal::KILL, Signal::KILL].into_iter().enumerate() {
         gateway.restart(signal).await;
-        assert_eq!(client.request("tools/list", json!({})).await["result"], list, "round {round}");
+        // On a busy machine the new child may still be starting, which `_meta` tells.
+        let again = client.request("tools/list", json!({})).await;
+        assert_eq!(again["result"]["tools"], list["tools"], "round {round}");
         client.works("echo").await;
         merged.works("echo").await;
         // The level was said by one of two sessions, and each new process of that one is told it.
