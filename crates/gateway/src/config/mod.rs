@@ -138,8 +138,8 @@ pub struct ServerAccess {
     pub authz: ServerAuthz,
     /// The scopes that a client's token must have.
     pub scopes: Vec<String>,
-    /// The header of the client that it gets.
-    pub pass_header: Option<PassedHeader>,
+    /// The headers of the client that it gets.
+    pub pass_headers: Vec<PassedHeader>,
 }
 
 /// When a server's process runs, and how it is reconnected.

@@ -138,7 +138,7 @@ fn needed(way: &[String]) -> Json {
     match way.as_slice() {
         ["store"] => json!({"path": "s"}),
         [.., "ext_authz"] => json!({"service": "authz:9100"}),
-        [.., "pass_header"] => json!({"from": "x-a", "to": "x-b"}),
+        [.., "pass_header"] | [.., "pass_header", "0"] => json!({"from": "x-a", "to": "x-b"}),
         ["identity"] => json!({"api_keys": [{"name": "ci", "sha256": "0".repeat(64)}]}),
         ["identity", "jwt", "0"] => json!({"issuer": "i", "audiences": ["a"], "jwks": "keys.json"}),
         ["identity", "api_keys", "0"] => json!({"name": "ci", "sha256": "0".repeat(64)}),
