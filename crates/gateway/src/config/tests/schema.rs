@@ -38,15 +38,16 @@ pub(super) fn agrees(path: &Path, loaded: &Result<Config, Problems>) {
 }
 
 fn tree(path: &Path, text: &str) -> Option<(FileFormat, ConfigNode)> {
-    let format = source::format(path, text).ok()?;
+    let format = source::format(path, text);
     let root = match format {
         FileFormat::Json => json::parse(text).ok()?,
         FileFormat::Toml => toml::parse(text, &mut Problems::default())?,
+        FileFormat::Yaml => yaml::parse(text).ok()?,
     };
     Some((format, root))
 }
 
-fn json_of(node: &ConfigNode) -> Json {
+pub(super) fn json_of(node: &ConfigNode) -> Json {
     match &node.value {
         ConfigValue::Null => Json::Null,
         ConfigValue::Flag(flag) => json!(flag),
