@@ -25,12 +25,13 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
+use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use self::access::AdminAccess;
 use self::respond::AdminResponse;
-use super::config::Config;
+use super::config::{Config, agentgateway};
 use crate::admin::errors::AdminRefusal;
 use crate::admin::telemetry::{Telemetry, breakers as watched, scrape};
 use crate::catalog::names;
@@ -66,8 +67,9 @@ impl AdminListener {
         let telemetry = Telemetry::listen(&gateway.all().policies, &gateway.lifecycle);
         let readers = Arc::new(Semaphore::new(limits::EVENT_READERS));
         let life = random::secret().chars().take(8).collect();
-        let admin =
-            AdminServer { gateway: Arc::clone(gateway), telemetry, guard, access, readers, life };
+        let shape = agentgateway::shape::shape(config);
+        let gateway = Arc::clone(gateway);
+        let admin = AdminServer { gateway, telemetry, guard, access, readers, life, shape };
         Ok(Some(Self { admin: Arc::new(admin), tcp }))
     }
 
@@ -99,6 +101,8 @@ struct AdminServer {
     readers: Arc<Semaphore>,
     /// Tells event ids of this run of the gateway from those of another run.
     life: String,
+    /// The configuration in agentgateway's shape, without secrets.
+    shape: Value,
 }
 
 impl AdminServer {
@@ -132,6 +136,7 @@ impl AdminServer {
                 self.get(request, Ok(()), || health::ready(&self.gateway, may_read.is_ok()))
             }
             "/metrics" => self.get(request, may_read, || respond::metrics(self.scrape())),
+            "/config" => self.get(request, may_read, || respond::json(StatusCode::OK, &self.shape)),
             "/resilience/servers" => self.get(request, may_read, || servers::list(&self.gateway)),
             "/resilience/breakers" => self.get(request, may_read, || {
                 breakers::list(&self.gateway.all().policies, &self.telemetry)

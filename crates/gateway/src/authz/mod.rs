@@ -41,7 +41,7 @@ pub(crate) struct AccessControl {
 struct AccessRules {
     external: Option<Arc<ExternalAuthorizer>>,
     scopes: Vec<String>,
-    pass_header: Option<PassedHeader>,
+    pass_headers: Vec<PassedHeader>,
 }
 
 impl AccessControl {
@@ -63,7 +63,7 @@ impl AccessControl {
             .values()
             .flat_map(|rules| {
                 let external = rules.external.iter().flat_map(|own| own.settings.headers.clone());
-                external.chain(rules.pass_header.iter().map(|rule| rule.from.clone()))
+                external.chain(rules.pass_headers.iter().map(|rule| rule.from.clone()))
             })
             .collect();
         wanted_headers.sort_by(|one, other| one.as_str().cmp(other.as_str()));
@@ -90,7 +90,7 @@ impl AccessControl {
     /// Whether everybody who reaches the gateway may use the server, and it gets nothing of them.
     pub(crate) fn is_open(&self, server: &str) -> bool {
         let is_plain =
-            |rules: &AccessRules| rules.external.is_none() && rules.pass_header.is_none();
+            |rules: &AccessRules| rules.external.is_none() && rules.pass_headers.is_empty();
         self.identity.is_none() && self.servers.get(server).is_none_or(is_plain)
     }
 
@@ -137,10 +137,10 @@ impl AccessControl {
             Some(external) => external.check(question).await?,
             None => Allowance::default(),
         };
-        if let Some(rule) = &rules.pass_header
-            && let Some(value) = rule.value(question.origin.headers.get(&rule.from))
-        {
-            allowed.pass(rule.to.clone(), value);
+        for rule in &rules.pass_headers {
+            if let Some(value) = rule.value(question.origin.headers.get(&rule.from)) {
+                allowed.pass(rule.to.clone(), value);
+            }
         }
         Ok(allowed)
     }
@@ -169,5 +169,5 @@ fn rules(
         ServerAuthz::Own(settings) => Some(ExternalAuthorizer::new(settings, http, env)?),
     };
     let scopes = server.access.scopes.clone();
-    Ok(AccessRules { external, scopes, pass_header: server.access.pass_header.clone() })
+    Ok(AccessRules { external, scopes, pass_headers: server.access.pass_headers.clone() })
 }

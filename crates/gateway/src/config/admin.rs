@@ -47,6 +47,11 @@ pub(super) fn read(section: &ConfigField<'_>, problems: &mut Problems) -> RawAdm
 }
 
 impl RawAdmin {
+    /// An admin server that no section describes.
+    pub(super) fn at(listen: SocketAddr, token: Option<ConfigString>, place: ConfigPlace) -> Self {
+        Self { place, listen, token }
+    }
+
     /// Fills in the token. Off loopback a token is required. On loopback a missing token only
     /// disables changes; it is no reason to refuse to serve clients.
     pub(super) fn resolve(

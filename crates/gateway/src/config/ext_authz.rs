@@ -29,7 +29,7 @@ const KEYS: [&str; 12] = [
 /// The largest body that an authorizer is sent, unless configured: Envoy's and agentgateway's users
 /// set the same.
 const MAX_BODY: u32 = 65_536;
-const MOST_BODY: u32 = 4 * 1024 * 1024;
+pub(super) const MOST_BODY: u32 = 4 * 1024 * 1024;
 /// Checks of one list that run at a time.
 const CONCURRENCY: u32 = 10;
 
@@ -167,6 +167,15 @@ impl ExtAuthzConfig {
 }
 
 impl RawExtAuthz {
+    /// An authorizer at `service`, with the rest as it is.
+    pub(super) fn of(
+        service: ConfigString,
+        context_extensions: Vec<(String, ConfigString)>,
+        rest: ExtAuthzConfig,
+    ) -> Self {
+        Self { is_off: false, service: Some(service), context_extensions, rest }
+    }
+
     /// Fills in variables. `None`: the section is switched off, or wrong.
     pub(super) fn resolve(
         self,

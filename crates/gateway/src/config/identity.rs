@@ -89,13 +89,14 @@ pub(super) struct RawIdentity {
     scopes: Vec<ConfigString>,
 }
 
+/// One issuer as it stands in the file.
 #[derive(Default)]
-struct RawJwt {
-    place: ConfigPlace,
+pub(super) struct RawJwt {
+    pub(super) place: ConfigPlace,
     name: Option<ConfigString>,
-    issuer: Option<ConfigString>,
-    audiences: Vec<ConfigString>,
-    jwks: Option<ConfigString>,
+    pub(super) issuer: Option<ConfigString>,
+    pub(super) audiences: Vec<ConfigString>,
+    pub(super) jwks: Option<ConfigString>,
     algorithms: Option<Vec<Algorithm>>,
     servers: Option<Vec<ConfigString>>,
 }
@@ -106,6 +107,13 @@ struct RawApiKey {
     name: Option<ConfigString>,
     sha256: Option<ConfigString>,
     servers: Option<Vec<ConfigString>>,
+}
+
+impl RawJwt {
+    /// An issuer of which nothing is known yet.
+    pub(super) fn at(place: &ConfigPlace) -> Self {
+        Self { place: place.clone(), ..Self::default() }
+    }
 }
 
 /// Reads the section.
@@ -129,7 +137,7 @@ pub(super) fn read(section: &ConfigField<'_>, problems: &mut Problems) -> RawIde
 }
 
 fn jwt(item: &ConfigField<'_>, problems: &mut Problems) -> RawJwt {
-    let mut read = RawJwt { place: item.place.clone(), ..RawJwt::default() };
+    let mut read = RawJwt::at(&item.place);
     for (key, value) in item.entries(problems) {
         match key {
             "name" => read.name = problems.keep(value.text()),
@@ -173,6 +181,11 @@ fn algorithms(value: &ConfigField<'_>, problems: &mut Problems) -> Vec<Algorithm
 }
 
 impl RawIdentity {
+    /// These issuers, and no API keys.
+    pub(super) fn of(place: ConfigPlace, jwt: Vec<RawJwt>) -> Self {
+        Self { place, jwt, ..Self::default() }
+    }
+
     /// Fills in variables and checks the whole section; `servers` are the names of all servers.
     pub(super) fn resolve(
         self,

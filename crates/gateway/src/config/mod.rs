@@ -1,10 +1,12 @@
 //! Decides the gateway's settings: a config file, or a command line, becomes a checked [`Config`].
 //!
-//! Text → tree (`json`, `toml`) → raw servers (`native`, `import`) → resolved servers (`resolve`).
+//! Text → tree (`json`, `toml`, `yaml`) → raw servers (`native`, `import`, `agentgateway`) →
+//! resolved servers (`resolve`).
 //! Either everything is right and there is a [`Config`], or every problem is reported at once.
 
 mod address;
 mod admin;
+pub(crate) mod agentgateway;
 pub(crate) mod client_files;
 mod command;
 pub(crate) mod duration;
@@ -43,6 +45,7 @@ mod toml;
 mod tree;
 mod words;
 pub(crate) mod written;
+mod yaml;
 
 #[cfg(test)]
 mod tests;
@@ -138,8 +141,10 @@ pub struct ServerAccess {
     pub authz: ServerAuthz,
     /// The scopes that a client's token must have.
     pub scopes: Vec<String>,
-    /// The header of the client that it gets.
-    pub pass_header: Option<PassedHeader>,
+    /// The headers of the client that it gets.
+    pub pass_headers: Vec<PassedHeader>,
+    /// The variable that holds its bearer token, if the configuration names one.
+    pub token_variable: Option<String>,
 }
 
 /// When a server's process runs, and how it is reconnected.
@@ -347,6 +352,7 @@ fn parsed(text: &str, format: FileFormat, problems: &mut Problems) -> Option<Con
     match format {
         FileFormat::Json => problems.keep(json::parse(text)),
         FileFormat::Toml => toml::parse(text, problems),
+        FileFormat::Yaml => problems.keep(yaml::parse(text)),
     }
 }
 
@@ -357,12 +363,14 @@ fn read_text(
     needs_servers: bool,
     problems: &mut Problems,
 ) -> Option<Config> {
-    let format = problems.keep(source::format(path, text))?;
+    let format = source::format(path, text);
     let root = parsed(text, format, problems)?;
     let root = ConfigField::root(&root);
     let list_key = import::list_key(&root, format);
     let list = root.find(list_key.unwrap_or("servers")).filter(ConfigField::is_table);
+    let scope = Variables::new(path, env);
     let (mut settings, raw) = match list_key {
+        _ if agentgateway::is_its(&root, format) => agentgateway::read(&root, &scope, problems),
         Some(key) => import::read(&root, key, limit::is_in_seconds(path), problems),
         None => native::read(&root, needs_servers, problems),
     };
@@ -370,7 +378,6 @@ fn read_text(
     if let (true, Some(section), Some(servers)) = (needs_servers, section, list) {
         mentions::check(&section, &servers, problems);
     }
-    let scope = Variables::new(path, env);
     let servers: Vec<ServerConfig> =
         raw.into_iter().filter_map(|server| resolve::server(server, &scope, problems)).collect();
     let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();

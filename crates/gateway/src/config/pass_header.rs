@@ -1,4 +1,4 @@
-//! Decides which header of a client a server gets: none, unless the server's own rule names one.
+//! Decides which headers of a client a server gets: none, unless the server's own rules name them.
 
 use http::{HeaderName, HeaderValue};
 
@@ -46,8 +46,33 @@ impl PassedHeader {
     }
 }
 
-/// Reads `pass_header = { from = "…", to = "…" }`.
-pub(super) fn read(section: &ConfigField<'_>, problems: &mut Problems) -> Option<PassedHeader> {
+/// Reads `pass_header = { from = "…", to = "…" }`, or a list of these.
+pub(super) fn read(section: &ConfigField<'_>, problems: &mut Problems) -> Vec<PassedHeader> {
+    if !section.is_list() {
+        return one(section, problems).into_iter().collect();
+    }
+    let mut rules: Vec<PassedHeader> = Vec::new();
+    for item in section.items(problems) {
+        let Some(rule) = one(&item, problems) else { continue };
+        problems.keep(add(&mut rules, rule, &item.place));
+    }
+    rules
+}
+
+/// Adds a rule; two rules for one header of the server would contradict each other.
+pub(super) fn add(
+    rules: &mut Vec<PassedHeader>,
+    rule: PassedHeader,
+    place: &ConfigPlace,
+) -> Result<(), Problem> {
+    if rules.iter().any(|known| known.to == rule.to) {
+        return Err(place.problem(format!("{} is set already; keep one", rule.to)));
+    }
+    rules.push(rule);
+    Ok(())
+}
+
+fn one(section: &ConfigField<'_>, problems: &mut Problems) -> Option<PassedHeader> {
     let (mut from, mut to, mut prefix, mut default) = (None, None, String::new(), None);
     for (key, value) in section.entries(problems) {
         match key {
@@ -63,13 +88,21 @@ pub(super) fn read(section: &ConfigField<'_>, problems: &mut Problems) -> Option
             "needs from and to: the header of the client, and the header that the server gets",
         ));
     }
-    let rule = PassedHeader { from: from?, to: to?, prefix, default };
+    checked(PassedHeader { from: from?, to: to?, prefix, default }, &section.place, problems)
+}
+
+/// The rule, unless the gateway sets this header itself.
+pub(super) fn checked(
+    rule: PassedHeader,
+    place: &ConfigPlace,
+    problems: &mut Problems,
+) -> Option<PassedHeader> {
     if OURS.contains(&rule.to.as_str()) {
         let text = format!("{} is set by the gateway itself; choose another header", rule.to);
-        problems.push(section.place.problem(text));
+        problems.push(place.problem(text));
         return None;
     }
-    problems.warn(warning(&section.place, &rule));
+    problems.warn(warning(place, &rule));
     Some(rule)
 }
 

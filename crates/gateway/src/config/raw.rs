@@ -41,7 +41,7 @@ pub(super) struct RawServer {
     pub(super) keep_warm: Option<Duration>,
     pub(super) scopes: Vec<ConfigString>,
     pub(super) ext_authz: Option<RawExtAuthz>,
-    pub(super) pass_header: Option<PassedHeader>,
+    pub(super) pass_headers: Vec<PassedHeader>,
     /// The place where its own client limits the time of its start.
     pub(super) start_limit: Option<ConfigPlace>,
     pub(super) is_off: bool,
@@ -101,7 +101,7 @@ impl RawServer {
             "keep_warm" => self.keep_warm = problems.keep(duration::read(value)),
             "scopes" => self.scopes = value.texts(problems),
             "ext_authz" => self.ext_authz = Some(ext_authz::read(value, problems)),
-            "pass_header" => self.pass_header = pass_header::read(value, problems),
+            "pass_header" => self.pass_headers = pass_header::read(value, problems),
             _ => return false,
         }
         true

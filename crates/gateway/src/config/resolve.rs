@@ -32,7 +32,8 @@ pub(super) fn server(
     let access = ServerAccess {
         authz: raw.ext_authz.map_or(ServerAuthz::Inherited, |own| own.of_server(scope, problems)),
         scopes: raw.scopes.iter().filter_map(|text| scope.expand(text, problems)).collect(),
-        pass_header: raw.pass_header,
+        pass_headers: raw.pass_headers,
+        token_variable: raw.token_var.map(|variable| variable.text),
     };
     let RawServer { name, shared, required, rules, lazy, idle_stop, keep_warm, .. } = raw;
     let life = ServerLifetime::default();

@@ -41,7 +41,7 @@ pub(super) fn keys() -> Vec<&'static str> {
 }
 
 pub(super) struct ServeSettings {
-    listen: SocketAddr,
+    pub(super) listen: SocketAddr,
     grace: Duration,
     max_request: usize,
     answer_memory: usize,
@@ -52,7 +52,7 @@ pub(super) struct ServeSettings {
     pub(super) rules: PolicyRules,
     reconnect: ReconnectConfig,
     pub(super) store: Option<ConfigString>,
-    admin: Option<RawAdmin>,
+    pub(super) admin: Option<RawAdmin>,
     pub(super) identity: Option<RawIdentity>,
     pub(super) ext_authz: Option<RawExtAuthz>,
 }

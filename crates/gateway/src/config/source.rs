@@ -23,6 +23,7 @@ pub(super) struct ConfigText {
 pub(super) enum FileFormat {
     Json,
     Toml,
+    Yaml,
 }
 
 pub(super) fn read(path: &Path) -> Result<ConfigText, Problem> {
@@ -73,18 +74,17 @@ pub(super) fn read_regular(path: &Path) -> Result<ConfigText, String> {
     read_file(file)
 }
 
-/// The syntax by the file's extension, else by its first character.
-pub(super) fn format(path: &Path, text: &str) -> Result<FileFormat, Problem> {
+/// The syntax by the file's extension, else by its text.
+pub(super) fn format(path: &Path, text: &str) -> FileFormat {
     let extension =
         path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
     match extension.as_deref() {
-        Some("toml") => Ok(FileFormat::Toml),
-        Some("json" | "jsonc" | "json5") => Ok(FileFormat::Json),
-        Some("yaml" | "yml") => {
-            Err(Problem::of_file("this version does not read YAML yet; write TOML or JSON"))
-        }
-        _ if text.trim_start().starts_with(['{', '/']) => Ok(FileFormat::Json),
-        _ => Ok(FileFormat::Toml),
+        Some("toml") => FileFormat::Toml,
+        Some("json" | "jsonc" | "json5") => FileFormat::Json,
+        Some("yaml" | "yml") => FileFormat::Yaml,
+        _ if text.trim_start().starts_with(['{', '/']) => FileFormat::Json,
+        _ if text.lines().any(|line| line.starts_with("binds:")) => FileFormat::Yaml,
+        _ => FileFormat::Toml,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Shows the promises of the config reader. Texts are compared as users see them.
 
 mod admin;
+mod agentgateway;
 mod agree;
 mod import;
 mod life;
@@ -13,6 +14,7 @@ mod references;
 mod safety;
 mod schema;
 mod transports;
+mod yaml_tree;
 
 use std::fs;
 use std::path::Path;

@@ -221,9 +221,10 @@ impl ConnectionPool {
     /// The key of a call's client, for servers that may keep state per client; empty for all
     /// others.
     fn client(&self, server: &Server, call: &GatewayCall) -> Vec<u8> {
-        if let Some(own) = server.personal(&call.origin.headers) {
-            // A connection carries the header that it was opened with.
-            return hash::key(&[own, call.client.as_bytes()]).into_bytes();
+        let own = server.personal(&call.origin.headers);
+        if !own.is_empty() {
+            // A connection carries the headers that it was opened with.
+            return hash::key(&[own, vec![call.client.as_bytes()]].concat()).into_bytes();
         }
         if server.shared || server.url().is_some() || self.hub.one_client.get().is_some() {
             return Vec::new();

@@ -91,7 +91,7 @@ pub struct Server {
     /// the same server process.
     pub incidents: Arc<incidents::Incidents>,
     secrets: Arc<SecretTexts>,
-    pass_header: Option<PassedHeader>,
+    pass_headers: Vec<PassedHeader>,
     transport: Transport,
     /// Legacy SSE at the same URL, tried if the configuration states no transport and HTTP is
     /// refused.
@@ -146,7 +146,7 @@ impl Server {
             status,
             reconnect,
             secrets,
-            pass_header: access.pass_header,
+            pass_headers: access.pass_headers,
             transport,
             older,
             is_older: AtomicBool::new(false),
@@ -225,17 +225,20 @@ impl Server {
         matches!(self.transport, Transport::Stdio { .. })
     }
 
-    /// The header of a client that the server gets, under the server's own name for it.
-    pub(crate) fn passed(&self, headers: &HeaderMap) -> Option<(HeaderName, HeaderValue)> {
-        let rule = self.pass_header.as_ref()?;
-        Some((rule.to.clone(), rule.value(headers.get(&rule.from))?))
+    /// The headers of a client that the server gets, under the server's own names for them.
+    pub(crate) fn passed(&self, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
+        let passed =
+            |rule: &PassedHeader| Some((rule.to.clone(), rule.value(headers.get(&rule.from))?));
+        self.pass_headers.iter().filter_map(passed).collect()
     }
 
-    /// The client's own header that the server gets: clients with different ones share no
-    /// connection.
-    pub(crate) fn personal<'a>(&self, headers: &'a HeaderMap) -> Option<&'a [u8]> {
-        let rule = self.pass_header.as_ref()?;
-        Some(headers.get(&rule.from).map(HeaderValue::as_bytes).unwrap_or_default())
+    /// The client's own headers that the server gets, one for each rule: clients with different
+    /// ones share no connection.
+    pub(crate) fn personal<'a>(&self, headers: &'a HeaderMap) -> Vec<&'a [u8]> {
+        let own = |rule: &PassedHeader| {
+            headers.get(&rule.from).map(HeaderValue::as_bytes).unwrap_or_default()
+        };
+        self.pass_headers.iter().map(own).collect()
     }
 
     /// The server's URL; `None` for a child process and an incomplete configuration.

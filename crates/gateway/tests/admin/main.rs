@@ -11,6 +11,7 @@
 
 mod access;
 mod admin_api;
+mod agentgateway;
 mod breakers;
 mod commands;
 mod events;

@@ -149,9 +149,14 @@ pub(crate) struct Served {
 impl Served {
     /// Serves the servers of a TOML text.
     pub(crate) async fn with(servers: &str) -> Self {
+        Self::file("seawall.toml", &format!("listen = \"127.0.0.1:0\"\n{servers}")).await
+    }
+
+    /// Serves a file of this name.
+    pub(crate) async fn file(name: &str, text: &str) -> Self {
         let folder = TempDir::new().unwrap();
-        let config = folder.path().join("seawall.toml");
-        std::fs::write(&config, format!("listen = \"127.0.0.1:0\"\n{servers}")).unwrap();
+        let config = folder.path().join(name);
+        std::fs::write(&config, text).unwrap();
         let mut process = Command::new(env!("CARGO_BIN_EXE_seawall"));
         process.args(["serve", "--no-catalog-cache", "--config"]).arg(&config);
         let mut child = process.stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();

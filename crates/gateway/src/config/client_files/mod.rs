@@ -272,7 +272,11 @@ impl ServerChange {
 }
 
 fn parse(path: &Path, text: &str, problems: &mut Problems) -> Option<(ConfigNode, FileFormat)> {
-    let format = problems.keep(source::format(path, text))?;
+    let format = source::format(path, text);
+    if format == FileFormat::Yaml {
+        return problems
+            .keep(Err(Problem::of_file("is YAML, which Seawall reads but never changes")));
+    }
     Some((super::parsed(text, format, problems)?, format))
 }
 

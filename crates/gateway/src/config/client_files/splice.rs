@@ -151,7 +151,7 @@ impl<'a> StartCommand<'a> {
             {
                 (end + rest.len(), format!("{break_line}{indent}args = [{words}]"))
             }
-            FileFormat::Toml => (end, format!(", args = [{words}]")),
+            FileFormat::Toml | FileFormat::Yaml => (end, format!(", args = [{words}]")),
         };
         TextEdit { span: at..at, with }
     }

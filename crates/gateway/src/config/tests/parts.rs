@@ -160,3 +160,27 @@ fn a_slip_finds_its_key_and_nonsense_finds_none() {
         assert_eq!(suggest::nearest(nonsense, &known), None, "{nonsense}");
     }
 }
+
+#[test]
+fn a_server_may_get_several_headers_of_its_client_and_each_of_its_own_once() {
+    let file = |second: &str| {
+        toml_file(&format!(
+            "[servers.a]\nurl = \"http://a.example/mcp\"\npass_header = [\n\
+             {{ from = \"x-token\", to = \"authorization\", prefix = \"Bearer \" }},\n\
+             {{ from = \"x-token\", to = \"{second}\", default = \"\" }}]"
+        ))
+    };
+    let config = file("x-token").good("seawall.toml");
+    let told =
+        |rule: &PassedHeader| (rule.to.to_string(), rule.prefix.clone(), rule.default.clone());
+    let rules: Vec<_> = config.servers[0].access.pass_headers.iter().map(told).collect();
+    let plain = ("x-token".to_owned(), String::new(), Some(String::new()));
+    assert_eq!(rules, [("authorization".to_owned(), "Bearer ".to_owned(), None), plain]);
+    assert_eq!(config.warnings.len(), 2, "each lets the server act in the client's name");
+    assert_eq!(
+        file("Authorization").problems("seawall.toml"),
+        "seawall.toml:5: servers.a.pass_header[1]: authorization is set already; keep one"
+    );
+    let text = file("content-type").problems("seawall.toml");
+    assert!(text.contains("content-type is set by the gateway itself"), "{text}");
+}

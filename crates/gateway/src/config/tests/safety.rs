@@ -68,7 +68,7 @@ fn a_file_that_cannot_be_a_config_is_refused() {
     assert_eq!(kit.problems("latin.toml"), "latin.toml: is not UTF-8 text; save it as UTF-8");
     assert_eq!(
         kit.problems("config.yaml"),
-        "config.yaml: this version does not read YAML yet; write TOML or JSON"
+        "config.yaml: is YAML, but not agentgateway's: it has no binds; Seawall's own file is TOML or JSON"
     );
 }
 

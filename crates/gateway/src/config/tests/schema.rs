@@ -38,15 +38,16 @@ pub(super) fn agrees(path: &Path, loaded: &Result<Config, Problems>) {
 }
 
 fn tree(path: &Path, text: &str) -> Option<(FileFormat, ConfigNode)> {
-    let format = source::format(path, text).ok()?;
+    let format = source::format(path, text);
     let root = match format {
         FileFormat::Json => json::parse(text).ok()?,
         FileFormat::Toml => toml::parse(text, &mut Problems::default())?,
+        FileFormat::Yaml => yaml::parse(text).ok()?,
     };
     Some((format, root))
 }
 
-fn json_of(node: &ConfigNode) -> Json {
+pub(super) fn json_of(node: &ConfigNode) -> Json {
     match &node.value {
         ConfigValue::Null => Json::Null,
         ConfigValue::Flag(flag) => json!(flag),
@@ -138,7 +139,7 @@ fn needed(way: &[String]) -> Json {
     match way.as_slice() {
         ["store"] => json!({"path": "s"}),
         [.., "ext_authz"] => json!({"service": "authz:9100"}),
-        [.., "pass_header"] => json!({"from": "x-a", "to": "x-b"}),
+        [.., "pass_header"] | [.., "pass_header", "0"] => json!({"from": "x-a", "to": "x-b"}),
         ["identity"] => json!({"api_keys": [{"name": "ci", "sha256": "0".repeat(64)}]}),
         ["identity", "jwt", "0"] => json!({"issuer": "i", "audiences": ["a"], "jwks": "keys.json"}),
         ["identity", "api_keys", "0"] => json!({"name": "ci", "sha256": "0".repeat(64)}),
