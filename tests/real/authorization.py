@@ -11,6 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import authorization_load
 import authorization_page
 import verdicts
 from authorizer import AUDIENCE, HANDSHAKE, ISSUER, Authorizer, Issuer
@@ -266,14 +267,18 @@ def main():
     plays = [Play(arguments, client, play) for client in arguments.clients for play in PLAYS]
     with ThreadPoolExecutor(arguments.jobs) as pool:
         cells = [cell for found in pool.map(Play.run, plays) for cell in found]
-    page = authorization_page.page(cells, arguments.installed)
+    loads = [authorization_load.load(arguments, count) for count in authorization_load.COUNTS]
+    page = authorization_page.page(cells, loads, arguments.installed)
     if arguments.write:
         PAGE.write_text(page)
     print(f"\n{page}")
     wrong = [cell for cell in cells if cell["wrong"]]
     for cell in wrong:
         print(f"{cell['client']}, {cell['column']}: {'; '.join(cell['wrong'])}")
-    sys.exit(1 if wrong else 0)
+    failed = [found for found in loads if not authorization_load.is_right(found)]
+    for found in failed:
+        print(f"a load of {len(found)} servers at once: {found}")
+    sys.exit(1 if wrong or failed else 0)
 
 
 if __name__ == "__main__":

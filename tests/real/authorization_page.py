@@ -71,6 +71,15 @@ to what each client shows when it connects or lists (a cell of the first table i
 
 """
 
+LOADS = """
+## Several servers at once, as CAIPE loads them
+
+CAIPE's agent loads all servers at once, each by `get_tools`, and tries a transient failure again after 0.25–0.5 s and after another
+0.5–0.75 s, and then no more. The authorizer is away when they begin and back when the first of them has failed, so that it was away for a
+little longer than its timeout. It is right if every server is loaded.
+
+"""
+
 SHOWN = """
 ## What each client showed
 
@@ -79,7 +88,7 @@ Shortened, with PORT for the port.
 """
 
 
-def page(cells, installed):
+def page(cells, loads, installed):
     versions = found_versions(installed)
     titles = {client: TITLES[client].format(**versions) for client in dict.fromkeys(cell["client"] for cell in cells)}
     by_place = {}
@@ -88,11 +97,26 @@ def page(cells, installed):
     wrong = [place for place, found in by_place.items() if any(cell["wrong"] for cell in found)]
     verdict = f"{len(wrong)} of {len(by_place)} cells are wrong." if wrong else f"All {len(by_place)} cells are right."
     rows = [[ROWS[column], *(judged(by_place[column, client]) for client in titles)] for column in ROWS]
-    loads = [column for column in ROWS if any(cell["caipe"] for cell in by_place[column, next(iter(titles))])]
-    caipe = [[ROWS[column], *(classified(by_place[column, client]) for client in titles)] for column in loads]
+    classes = [column for column in ROWS if any(cell["caipe"] for cell in by_place[column, next(iter(titles))])]
+    caipe = [[ROWS[column], *(classified(by_place[column, client]) for client in titles)] for column in classes]
     head = ["what happens", *titles.values()]
     texts = shown(by_place, titles)
-    return f"{HEAD}\n{table(head, rows)}\n{verdict}\n{CAIPE}{table(head, caipe)}{SHOWN}{texts}"
+    tables = f"{HEAD}\n{table(head, rows)}\n{verdict}\n{CAIPE}{table(head, caipe)}"
+    return f"{tables}{LOADS}{loaded(loads)}{SHOWN}{texts}"
+
+
+def loaded(loads):
+    rows = []
+    for found in loads:
+        count = sum(attempts[-1] is not None for attempts in found.values())
+        seen = dict.fromkeys(attempted(*attempts) for attempts in found.values())
+        rows.append([str(len(found)), f"{count}" if count == len(found) else f"**{count}** wrong", "; ".join(seen)])
+    return table(["servers", "loaded", "what their attempts saw"], rows)
+
+
+def attempted(*statuses_and_tools):
+    *statuses, tools = statuses_and_tools
+    return ", ".join([*(f"status {status}" for status in statuses), "tools" if tools else "given up"])
 
 
 def table(head, rows):
