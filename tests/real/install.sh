@@ -8,7 +8,8 @@ npm_packages=(
   @modelcontextprotocol/server-{everything,filesystem,memory}@2026.8.31
   @modelcontextprotocol/{sdk@1.32.2,client@2.4.0,inspector@2.12.0}
 )
-py1_packages=(mcp==1.30.0 langchain-mcp-adapters==0.3.2)                      # LangChain needs mcp 1.x
+py1_packages=(mcp==1.30.0 langchain-mcp-adapters==0.3.2                       # LangChain needs mcp 1.x
+              pyjwt==2.15.1 cryptography==50.0.2)                             # an issuer of tokens
 py2_packages=(mcp==2.3.0 mcp-server-time==2026.10.19 mcp-server-git==2026.10.19)
 
 say() { printf '%s\n' "$*" >&2; }

@@ -1,6 +1,7 @@
 """A server with one tool that writes, slowly, and notes every execution in a file the moment it begins.
 
-It takes no notice of cancels, as most servers do. Usage: python3 ledger.py FILE SECONDS stdio|PORT
+It takes no notice of cancels, as most servers do. With METHODS it notes every message there, by its method.
+Usage: python3 ledger.py FILE SECONDS stdio|PORT [METHODS]
 """
 
 import json
@@ -10,6 +11,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 LEDGER, SECONDS, WAY = sys.argv[1], float(sys.argv[2]), sys.argv[3]
+METHODS = sys.argv[4] if len(sys.argv) > 4 else None
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
 TOOL = {
     "name": "make_note",
@@ -27,6 +29,12 @@ def executed(arguments):
         ledger.flush()
         ledger.seek(0)
         return len(ledger.readlines())
+
+
+def heard(asked):
+    if METHODS:
+        with lock, open(METHODS, "a") as methods:
+            methods.write(asked.get("method", "an answer") + "\n")
 
 
 def answer(asked):
@@ -53,6 +61,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        heard(asked)
         if "id" not in asked or "method" not in asked:
             return self.send(202)
         if asked["method"] == "server/discover":
@@ -87,6 +96,7 @@ def on_pipes():
 
     for line in sys.stdin:
         asked = json.loads(line)
+        heard(asked)
         if "id" in asked and "method" in asked:
             threading.Thread(target=respond, args=(asked,), daemon=True).start()
 
