@@ -12,7 +12,6 @@ use crate::authz::identity::METADATA;
 use crate::authz::{AccessControl, AuthzRefusal, CallOrigin, HttpRefusal, Principal};
 use crate::catalog::names;
 use crate::gateway::Gateway;
-use crate::protocol::build::{self, RpcError};
 use crate::protocol::{Id, Message, hash};
 use crate::route::Route;
 
@@ -25,15 +24,10 @@ pub(super) async fn admit(
     let seen = access.seen_headers(headers);
     let mut origin = CallOrigin::remote(host(parts), client(headers), seen);
     if let Some(identity) = &access.identity {
-        let found = identity.identify(headers, path).await.map_err(|refusal| {
-            let http = refusal.http(identity, path, &origin.host);
-            let code = if http.status == StatusCode::SERVICE_UNAVAILABLE {
-                build::AUTHZ_UNAVAILABLE
-            } else {
-                build::DENIED
-            };
-            Box::new(refused(&http, None, code, &refusal.words()))
-        })?;
+        let found = identity
+            .identify(headers, path)
+            .await
+            .map_err(|refusal| told(&refusal.refusal(identity, path, &origin.host), None))?;
         origin.caller = found.key();
         origin.principal = Some(found);
     }
@@ -97,12 +91,6 @@ pub(super) fn set(mut response: Response<Body>, refusal: &HttpRefusal) -> Respon
         response.headers_mut().insert(name.clone(), value.clone());
     }
     response
-}
-
-fn refused(http: &HttpRefusal, id: Option<&Id>, code: i64, words: &str) -> Response<Body> {
-    let reason = http.status.canonical_reason().unwrap_or_default();
-    let text = format!("HTTP {} {reason}: {words}", http.status.as_u16());
-    set(respond::error(http.status, id, &RpcError::new(code, text)), http)
 }
 
 /// A name derived from the client's secret; clients without one cannot be told apart.

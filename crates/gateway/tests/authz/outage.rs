@@ -87,6 +87,26 @@ async fn an_authorizer_that_is_away_fails_closed_at_once_and_is_used_when_it_is_
 }
 
 #[tokio::test]
+async fn many_checks_that_fail_together_are_one_outage_and_the_next_try_works() {
+    let upstream = server().await;
+    let authorizer = Authorizer::start().await.unwrap();
+    let settings = format!("[ext_authz]\nservice = {:?}\ntimeout = \"300ms\"\n", authorizer.url());
+    let entries: Vec<Entry> =
+        (0..15).map(|number| Entry::url(&format!("s{number}"), &upstream.url)).collect();
+    let gateway = Gateway::serve_with(&settings, &entries).await;
+    let paths: Vec<&'static str> =
+        (0..15).map(|number| &*Box::leak(format!("/mcp/s{number}").into_boxed_str())).collect();
+    let load = async || -> Vec<u16> {
+        let clients = paths.iter().map(|path| Client::new(&gateway, path));
+        join_all(clients.map(|client| async move { client.greet().await.status })).await
+    };
+    authorizer.stop().await;
+    assert_eq!(load().await, [503; 15]);
+    authorizer.again().await.unwrap();
+    assert_eq!(load().await, [200; 15], "all of them, at the first try after it is back");
+}
+
+#[tokio::test]
 async fn an_outage_costs_only_the_servers_that_the_authorizer_decides_about() {
     let (upstream, free) = (server().await, server().await);
     let authorizer = Authorizer::start().await.unwrap();

@@ -10,11 +10,12 @@ mod http;
 pub(crate) mod question;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ::http::{HeaderMap, HeaderName, HeaderValue};
 use futures_util::stream::{self, StreamExt};
-use seawall::{Backoff, Breaker, BreakerPolicy, Env, Event, Invalid, Jitter, Rng};
+use seawall::{Backoff, Blame, Breaker, BreakerPolicy, Cooldown, Env, Event, Invalid, Jitter, Rng};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -25,10 +26,10 @@ use crate::runtime::log;
 use decisions::Decisions;
 use question::{CheckQuestion, OwnedQuestion};
 
-/// Checks that came to nothing in a row, until the breaker opens.
+/// Waves of checks that came to nothing in a row, until the breaker opens.
 const FAILURES: u32 = 3;
-/// How long the breaker stays open.
-const COOLDOWN: Duration = Duration::from_secs(5);
+/// How long the breaker stays open; twice as long after each probe in vain.
+const COOLDOWN: Cooldown = Cooldown::growing(Duration::from_secs(1), Duration::from_secs(10));
 /// Checks under way at a time, over all clients; more wait, within their own time.
 const UNDER_WAY: usize = 256;
 /// The pauses between the attempts of one check.
@@ -102,6 +103,9 @@ struct AuthorizerClient {
     timeout: Duration,
     on_unavailable: u16,
     breaker: Breaker,
+    /// Counts waves of failed checks. Checks that were under way at the same time fail as one: a
+    /// client that loads fifteen servers at once has seen one outage, not fifteen.
+    wave: AtomicU64,
     under_way: Semaphore,
     rng: Rng,
     env: Env,
@@ -120,12 +124,15 @@ impl ExternalAuthorizer {
         };
         let host = settings.service.authority().map_or("", |authority| authority.as_str());
         let name = format!("authorizer {host}");
-        let breaker = Breaker::new(name, BreakerPolicy::new(FAILURES, COOLDOWN), env)?;
+        let policy =
+            BreakerPolicy { cooldown: COOLDOWN, ..BreakerPolicy::new(FAILURES, COOLDOWN.base) };
+        let breaker = Breaker::new(name, policy, env)?;
         let client = AuthorizerClient {
             transport,
             timeout: settings.timeout,
             on_unavailable: settings.on_unavailable,
             breaker,
+            wave: AtomicU64::new(1),
             under_way: Semaphore::new(UNDER_WAY),
             rng: Rng::new(),
             env: env.clone(),
@@ -214,6 +221,7 @@ impl AuthorizerClient {
                 return Err(unavailable(reason, refusal.retry_after));
             }
         };
+        let wave = self.wave.load(Ordering::Acquire);
         let ends = Instant::now() + self.timeout;
         let mut last = None;
         let mut attempt = 0;
@@ -235,7 +243,9 @@ impl AuthorizerClient {
                 verdict
             }
             Err(_) => {
-                permit.badly();
+                permit.blame_incident(Blame::Server, Some(wave));
+                let _one_of_the_wave_wins =
+                    self.wave.compare_exchange(wave, wave + 1, Ordering::AcqRel, Ordering::Acquire);
                 let reason = last.unwrap_or_else(|| {
                     format!("it did not answer within {}", spelled(self.timeout))
                 });

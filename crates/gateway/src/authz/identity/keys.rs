@@ -97,7 +97,9 @@ impl IssuerKeys {
                 "it is signed with a key that its issuer does not have".to_owned(),
             )),
             (None, Err(reason)) => Err(IdentityRefusal::Unavailable(reason)),
-            (None, Ok(())) => Err(IdentityRefusal::Unavailable("there are no keys yet".to_owned())),
+            (None, Ok(())) => {
+                Err(IdentityRefusal::Unavailable("the token's issuer has no keys yet".to_owned()))
+            }
         }
     }
 
@@ -116,7 +118,7 @@ impl IssuerKeys {
     async fn refresh_soon(&self) -> Result<(), String> {
         let mut fetched = self.fetched.lock().await;
         if fetched.is_some_and(|at| at.elapsed() < AGAIN) {
-            return Err("its keys could not be fetched a moment ago".to_owned());
+            return Err("the keys of the token's issuer could not be had a moment ago".to_owned());
         }
         *fetched = Some(Instant::now());
         self.fetch().await

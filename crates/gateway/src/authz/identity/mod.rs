@@ -9,17 +9,16 @@ mod issuer;
 mod keys;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::join_all;
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue};
 use quick_cache::sync::Cache;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::origin::Principal;
-use super::refusal::HttpRefusal;
+use super::refusal::AuthzRefusal;
 use crate::config::{ApiKeyConfig, IdentityConfig};
 use crate::runtime::http_client::SharedHttpClient;
 use crate::runtime::lifecycle::Lifecycle;
@@ -162,28 +161,21 @@ impl Identity {
 }
 
 impl IdentityRefusal {
-    /// The text for the client.
-    pub(crate) fn words(&self) -> String {
-        match self {
+    /// How the client is told: 401 with a challenge, or 503 where only the keys are missing.
+    pub(crate) fn refusal(&self, identity: &Identity, path: &str, host: &str) -> AuthzRefusal {
+        let words = match self {
+            Self::Unavailable(reason) => {
+                return AuthzRefusal::unavailable(503, reason.clone(), keys::AGAIN);
+            }
             Self::Missing => "a token is needed: send Authorization: Bearer <token>".to_owned(),
             Self::Wrong(reason) => format!("the token is not accepted: {reason}"),
-            Self::Unavailable(reason) => format!("authorization service unavailable: {reason}"),
+        };
+        let mut denied = AuthzRefusal::denied(401, words);
+        let challenge = HeaderValue::from_str(&identity.challenge(self, path, host));
+        if let (AuthzRefusal::Denied { headers, .. }, Ok(challenge)) = (&mut denied, challenge) {
+            headers.insert(http::header::WWW_AUTHENTICATE, challenge);
         }
-    }
-
-    /// The answer over HTTP: 401 with a challenge, or 503 where only the keys are missing.
-    pub(crate) fn http(&self, identity: &Identity, path: &str, host: &str) -> HttpRefusal {
-        let mut headers = HeaderMap::new();
-        if let Self::Unavailable(_) = self {
-            let after = keys::AGAIN.max(Duration::from_secs(1)).as_secs();
-            headers.insert(http::header::RETRY_AFTER, after.into());
-            return HttpRefusal { status: StatusCode::SERVICE_UNAVAILABLE, headers };
-        }
-        let challenge = identity.challenge(self, path, host);
-        if let Ok(value) = HeaderValue::from_str(&challenge) {
-            headers.insert(http::header::WWW_AUTHENTICATE, value);
-        }
-        HttpRefusal { status: StatusCode::UNAUTHORIZED, headers }
+        denied
     }
 }
 
