@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use seawall::DurableQueue;
+use seawall::{DurableQueue, Env};
 
 use crate::authz::AccessControl;
 use crate::call::queued;
@@ -16,12 +16,12 @@ use crate::client::pending::PendingAnswers;
 use crate::client::results::ResultStore;
 use crate::client::server_set::{ServerSet, SessionHooks, SharedConnections};
 use crate::client::session::warm::WarmConnections;
-use crate::config::Config;
+use crate::config::{Config, ServerConfig};
 use crate::policy::registry::PolicyRegistry;
 use crate::policy::startup;
 use crate::queue::QueueStore;
 use crate::route::Route;
-use crate::runtime::http_client;
+use crate::runtime::http_client::SharedHttpClient;
 use crate::runtime::lifecycle::Lifecycle;
 use crate::store::catalog_cache::CatalogCache;
 use crate::store::journal::{Journal, JournalPlace};
@@ -55,26 +55,14 @@ impl Gateway {
         let policies =
             Arc::new(PolicyRegistry::new(config, durable).map_err(std::io::Error::other)?);
         let lifecycle = Arc::new(Lifecycle::default());
-        let http = http_client::SharedHttpClient::default();
+        let http = SharedHttpClient::default();
         let access = Arc::new(
             AccessControl::new(config, &http, policies.env()).map_err(std::io::Error::other)?,
         );
         if let Some(identity) = &access.identity {
             identity.start(&lifecycle);
         }
-        let processes = Arc::<Processes>::default();
-        let settings = config.startup;
-        let server = |config: &crate::config::ServerConfig| {
-            Server::new(
-                config.clone(),
-                settings,
-                http.clone(),
-                Arc::clone(&lifecycle),
-                Arc::clone(&processes),
-                policies.env().clone(),
-            )
-        };
-        let servers: Vec<Arc<Server>> = config.servers.iter().map(server).collect();
+        let servers = servers(config, &http, &lifecycle, policies.env());
         // Hooks come first, so that the first handshake already fills the catalog cache. Then the
         // tool lists cached on disk decide the policies of tools until their servers have listed
         // them again.
@@ -163,4 +151,25 @@ impl Gateway {
     pub(crate) fn all(&self) -> &Arc<Route> {
         &self.all
     }
+}
+
+/// The servers of a configuration; none is started.
+fn servers(
+    config: &Config,
+    http: &SharedHttpClient,
+    lifecycle: &Arc<Lifecycle>,
+    env: &Env,
+) -> Vec<Arc<Server>> {
+    let processes = Arc::<Processes>::default();
+    let server = |server: &ServerConfig| {
+        Server::new(
+            server.clone(),
+            config.startup,
+            http.clone(),
+            Arc::clone(lifecycle),
+            Arc::clone(&processes),
+            env.clone(),
+        )
+    };
+    config.servers.iter().map(server).collect()
 }

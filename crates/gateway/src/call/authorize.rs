@@ -74,7 +74,7 @@ pub(crate) async fn filtered(
     let is_allowed = |entry: &&Bytes| name(entry).is_some_and(|name| allowed.contains(&name));
     let shown: Vec<&[u8]> = entries.iter().filter(is_allowed).map(|entry| &**entry).collect();
     let mut result = JsonObject::of(list.body_json());
-    result.set("tools", edit::array(shown.into_iter()));
+    result.set("tools", edit::array(shown));
     if era == Era::Modern {
         // Another caller may see other tools.
         result.set("cacheScope", r#""private""#);

@@ -117,8 +117,7 @@ impl Greeted {
 fn not_allowed(route: &Route, met: &[Greeted]) -> Option<Refusal> {
     let all: Option<Vec<_>> = met.iter().map(|met| met.not_allowed.clone()).collect();
     let name = route.single().map(|server| server.name.clone());
-    let is_told = |refusal: &Box<AuthzRefusal>| name.is_some() || refusal.is_outage();
-    let refusal = all?.into_iter().find(is_told)?;
+    let refusal = all?.into_iter().find(|refusal| name.is_some() || refusal.is_outage())?;
     Some(Refusal::NotAllowed(name.unwrap_or_default(), refusal))
 }
 

@@ -132,7 +132,8 @@ fn decisions(text: &mut MetricsText, counts: &Counters) {
     if counts.authz.is_empty() {
         return;
     }
-    let families: [(&str, &str, fn(&AuthzCounts) -> u64); 3] = [
+    type Number = fn(&AuthzCounts) -> u64;
+    let families: [(&str, &str, Number); 3] = [
         ("seawall_authz_allowed_total", "Calls that were allowed.", |of| of.allowed),
         ("seawall_authz_denied_total", "Calls that were denied.", |of| of.denied),
         (
