@@ -30,7 +30,7 @@ async fn a_name_that_the_gateway_does_not_go_by_is_no_wrong_token() {
     // The same listener under a name that it was not told: somebody forwards to it.
     let behind = shell.address.trim_start_matches("http://").to_owned();
     let front = tokio::net::TcpListener::bind("127.0.0.2:0").await.unwrap();
-    shell.address = format!("http://{}", front.local_addr().unwrap());
+    shell.address = front.local_addr().unwrap().to_string();
     tokio::spawn(async move {
         while let Ok((mut near, _)) = front.accept().await {
             let mut far = tokio::net::TcpStream::connect(&behind).await.unwrap();

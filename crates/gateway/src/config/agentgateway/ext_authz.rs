@@ -23,7 +23,8 @@ const GRPC_KEYS: [&str; 2] = ["metadata", "context"];
 
 /// Without includeRequestHeaders agentgateway sends every header. These are what the authorizers
 /// that are known read; with every header no two checks would be the same, and none be shared.
-const HEADERS: [HeaderName; 2] = [
+const HEADERS: [HeaderName; 3] = [
+    HeaderName::from_static("authorization"),
     HeaderName::from_static("x-caipe-agent-context"),
     HeaderName::from_static("x-caipe-agent-context-signature"),
 ];
