@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use seawall_testkit::authz::{Authorizer, Reply};
+use ::http::Method;
+use seawall_testkit::authz::{Authorizer, Check, Jwks, Key, KeyKind, Reply, claims};
 use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 use crate::client::Client;
-use crate::kit::{Entry, Gateway, http};
-use crate::server;
+use crate::kit::upstream::{answer, honest, write};
+use crate::kit::{Asked, Entry, Gateway, Upstream, http, within};
+use crate::{server, tools};
 
 /// Every request that a client can make, with what it would need from the server.
 fn requests() -> Vec<(&'static str, Value)> {
@@ -177,4 +182,157 @@ async fn what_was_remembered_detached_or_kept_is_checked_again_when_it_is_used()
             "{said}"
         );
     }
+}
+
+#[tokio::test]
+async fn no_host_origin_or_identity_gets_past_on_any_endpoint_by_any_method() {
+    let (upstream, authorizer) = (server().await, Authorizer::start().await.unwrap());
+    let key = Key::new(KeyKind::Es256, "k1").unwrap();
+    let jwks = Jwks::start(&[&key]).await.unwrap();
+    authorizer.decide(|check: &Check| match check.filter_metadata["who"]["sub"].as_str() {
+        Some("ann") => Reply::allow().into(),
+        _ => Reply::deny("only ann").into(),
+    });
+    let issuer = "https://idp.example";
+    let settings = format!(
+        "prefix = \"always\"\n[[identity.jwt]]\nissuer = {issuer:?}\naudiences = [\"a\"]\njwks = {:?}\n\
+         [ext_authz]\nservice = {:?}\nclaims = {{ who = [\"sub\"] }}\n",
+        jwks.url(),
+        authorizer.url(),
+    );
+    let gateway = Gateway::serve_with(&settings, &[Entry::url("gh", &upstream.url)]).await;
+    let bearer = |subject: &str| format!("Bearer {}", key.sign(&claims(subject, issuer, "a", 300)));
+    let (ann, eve) = (bearer("ann"), bearer("eve"));
+    let mut sessions = Vec::new();
+    for path in ["/mcp", "/mcp/gh"] {
+        let client = Client::new(&gateway, path).with("authorization", &ann);
+        let session = client.session().await;
+        client.ask(&session, "tools/list", json!({})).await;
+        sessions.push((path, session));
+    }
+    let before = upstream.seen().len();
+    // Who comes, and whether they could be anybody: all of them are refused, whatever they ask.
+    let strangers: [&[(&str, &str)]; 7] = [
+        &[],
+        &[("authorization", "Bearer nonsense")],
+        &[("authorization", &eve)],
+        &[("authorization", &ann), ("host", "evil.example")],
+        &[("authorization", &ann), ("origin", "https://evil.example")],
+        &[("authorization", &ann), ("authorization", &eve)],
+        &[("authorization", &ann), ("x-api-key", "k")],
+    ];
+    for (path, session) in &sessions {
+        for shown in strangers {
+            for (method, params) in requests() {
+                let params = named(path, &params);
+                let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+                for with_session in [true, false] {
+                    let mut headers = shown.to_vec();
+                    if with_session {
+                        headers.push(("mcp-session-id", session));
+                    }
+                    let said = http::post(gateway.address, path, &headers, body.to_string()).await;
+                    let text = said.text();
+                    assert!(
+                        !text.contains("inside") && !text.contains("inputSchema"),
+                        "{path} {shown:?} {method}: {text}"
+                    );
+                    assert!(said.status >= 400 || text.contains("only ann"), "{shown:?} {text}");
+                }
+            }
+            for method in [Method::GET, Method::DELETE, Method::PUT, Method::OPTIONS] {
+                let mut headers = shown.to_vec();
+                headers.push(("mcp-session-id", session));
+                headers.push(("accept", "text/event-stream"));
+                let sent =
+                    http::send(gateway.address, method.clone(), path, &headers, "".into()).await;
+                assert!(sent.status().as_u16() >= 400, "{path} {shown:?} {method}");
+            }
+        }
+    }
+    let reached: Vec<Value> =
+        upstream.seen()[before..].iter().map(|asked| asked.message["method"].clone()).collect();
+    assert_eq!(reached, Vec::<Value>::new());
+    // And whoever may still does.
+    for (path, session) in &sessions {
+        let client = Client::new(&gateway, path).with("authorization", &ann);
+        let list = client.ask(session, "tools/list", json!({})).await;
+        assert!(list.text().contains("inputSchema"), "{}", list.text());
+    }
+}
+
+#[tokio::test]
+async fn a_detached_calls_answer_is_not_given_to_a_caller_who_may_not_have_it_any_more() {
+    let upstream = Upstream::start(|asked: Asked, mut tcp| async move {
+        let said = match asked.message["method"].as_str().unwrap_or_default() {
+            "tools/list" => answer(&asked, &json!({"tools": tools()})),
+            "tools/call" => {
+                tokio::time::sleep(Duration::from_millis(1_500)).await;
+                answer(&asked, &json!({"content": [{"type": "text", "text": "the late secret"}]}))
+            }
+            _ => honest(&asked),
+        };
+        write(&mut tcp, &said).await;
+    })
+    .await;
+    let authorizer = Authorizer::start().await.unwrap();
+    let policy = "[defaults]\non_abandon = \"finish\"\nrejoin_after = \"100ms\"\n";
+    let settings = format!("{policy}[ext_authz]\nservice = {:?}\n", authorizer.url());
+    let gateway = Gateway::serve_with(&settings, &[Entry::url("gh", &upstream.url)]).await;
+    let client = Client::new(&gateway, "/mcp/gh").bearer("ann");
+    let sessions = [client.session().await, client.session().await, client.session().await];
+    let call = |place: usize| client.call(&sessions[place], "send_mail", json!({"to": "x"}));
+    let left = tokio::time::timeout(Duration::from_millis(500), call(0)).await;
+    assert!(left.is_err(), "its client gave up");
+    authorizer.always(Reply::deny("not any more"));
+    let joined = call(1).await;
+    assert_eq!(crate::failure(&joined)["code"], "DENIED", "{joined}");
+    authorizer.always(Reply::allow());
+    let joined = call(2).await;
+    assert!(joined.to_string().contains("the late secret"), "{joined}");
+    assert_eq!(crate::calls(&upstream, "send_mail"), 1);
+}
+
+#[tokio::test]
+async fn a_wrapper_asks_its_authorizer_too() {
+    let (upstream, authorizer) = (server().await, Authorizer::start().await.unwrap());
+    authorizer.decide(|check: &Check| match check.call() {
+        Some((_, tool)) if tool == "send_mail" => Reply::deny("no mail").into(),
+        _ => Reply::allow().into(),
+    });
+    let folder = TempDir::new().unwrap();
+    let config = folder.path().join("seawall.toml");
+    std::fs::write(&config, format!("[ext_authz]\nservice = {:?}\n", authorizer.url())).unwrap();
+    let mut wrapper = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"))
+        .args(["run", "--no-catalog-cache", "--config"])
+        .arg(&config)
+        .arg(&upstream.url)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut stdin = wrapper.stdin.take().unwrap();
+    let mut lines = BufReader::new(wrapper.stdout.take().unwrap()).lines();
+    let call = |id, tool| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": {"text": "x"}}});
+    let messages = [
+        crate::kit::client::initialize(),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        call(1, "send_mail"),
+        call(2, "echo"),
+    ];
+    for message in messages {
+        stdin.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+    }
+    let mut answers = std::collections::HashMap::new();
+    while answers.len() < 3 {
+        let line = within(20, "an answer", lines.next_line()).await.unwrap().unwrap();
+        let message: Value = serde_json::from_str(&line).unwrap();
+        if let Some(id) = message["id"].as_i64() {
+            answers.insert(id, message);
+        }
+    }
+    assert_eq!(crate::failure(&answers[&1])["code"], "DENIED");
+    assert_eq!(crate::kit::text(&answers[&2]), "x");
+    assert_eq!(crate::calls(&upstream, "send_mail"), 0);
 }

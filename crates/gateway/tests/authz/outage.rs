@@ -7,6 +7,8 @@ use futures_util::future::join_all;
 use seawall_testkit::authz::{Act, Authorizer, Reply};
 use serde_json::json;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
 use crate::client::Client;
 use crate::kit::{Entry, Gateway, text};
 use crate::{calls, failure, server};
@@ -138,4 +140,60 @@ async fn an_outage_costs_only_the_servers_that_the_authorizer_decides_about() {
         }
     };
     crate::kit::within(10, "all tools are listed", all).await;
+}
+
+#[tokio::test]
+async fn the_three_outcomes_are_told_as_events_and_metrics() {
+    let (upstream, authorizer) = (server().await, Authorizer::start().await.unwrap());
+    let settings = format!(
+        "[ext_authz]\nservice = {:?}\ntimeout = \"300ms\"\n[admin]\nlisten = \"127.0.0.1:0\"\n",
+        authorizer.url()
+    );
+    let mut gateway = Gateway::serve_with(&settings, &[Entry::url("gh", &upstream.url)]).await;
+    let said = async |gateway: &Gateway, word: &str| {
+        let log = std::sync::Arc::clone(&gateway.log);
+        let find = || log.lock().unwrap().iter().find(|line| line.contains(word)).cloned();
+        crate::kit::until(20, word, async || find().is_some()).await;
+        let line = find().unwrap();
+        line.split("http://").nth(1).unwrap().split('/').next().unwrap().parse().unwrap()
+    };
+    let admin: std::net::SocketAddr = said(&gateway, "admin at").await;
+    gateway.address = said(&gateway, "listening on").await;
+    let client = Client::new(&gateway, "/mcp/gh");
+    let session = client.session().await;
+    client.call(&session, "echo", json!({"text": "x"})).await;
+    authorizer.always(Reply::deny("no"));
+    client.call(&session, "echo", json!({"text": "x"})).await;
+    authorizer.always(Act::Hang);
+    client.call(&session, "echo", json!({"text": "x"})).await;
+    let metrics = async || {
+        let sent = crate::kit::http::send(admin, ::http::Method::GET, "/metrics", &[], "".into());
+        crate::kit::http::whole(sent.await).await.text()
+    };
+    let counted = async || {
+        let text = metrics().await;
+        [
+            "denied_total{server=\"gh\"} 1",
+            "unavailable_total{server=\"gh\"} 1",
+            "seconds_count{server=\"gh\"} 4",
+        ]
+        .iter()
+        .all(|sample| text.contains(&format!("seawall_authz_{sample}")))
+    };
+    crate::kit::until(10, "the outcomes are counted", counted).await;
+    assert!(metrics().await.contains("seawall_authz_allowed_total{server=\"gh\"} 2"));
+    let mut events = tokio::net::TcpStream::connect(admin).await.unwrap();
+    let request = format!("GET /resilience/events?last=100 HTTP/1.1\r\nhost: {admin}\r\n\r\n");
+    events.write_all(request.as_bytes()).await.unwrap();
+    let mut heard = Vec::new();
+    let all = async {
+        let has = |heard: &[u8], name: &str| String::from_utf8_lossy(heard).contains(name);
+        while !["call_allowed", "call_denied", "authorizer_unavailable"]
+            .iter()
+            .all(|name| has(&heard, name))
+        {
+            assert!(events.read_buf(&mut heard).await.unwrap() > 0);
+        }
+    };
+    crate::kit::within(10, "the events are told", all).await;
 }
