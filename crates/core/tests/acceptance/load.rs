@@ -148,7 +148,7 @@ async fn a_cancelled_load_stops_everything() {
 }
 
 #[test]
-fn every_known_text_of_a_failed_load_has_its_class() {
+fn t16_every_known_text_of_a_failed_load_has_its_class() {
     use Disposition::*;
     for (text, class) in [
         ("read timeout", Transient),
@@ -208,7 +208,7 @@ fn every_known_text_of_a_failed_load_has_its_class() {
 }
 
 #[test]
-fn the_body_decides_an_ambiguous_403() {
+fn t16_the_body_decides_an_ambiguous_403() {
     let classifier = Classifier::new();
     let class = |body: &str| {
         classifier
@@ -243,7 +243,7 @@ fn the_body_decides_an_ambiguous_403() {
 }
 
 #[test]
-fn a_lost_session_is_not_a_wrong_route() {
+fn t16_a_lost_session_is_not_a_wrong_route() {
     let at_initialize = FailureSignals::http(404, "HTTP 404 Not Found");
     assert_eq!(classify(&at_initialize).cause, Cause::InvalidInput);
     assert_eq!(Classifier::new().classify_load(&at_initialize).disposition, Disposition::Permanent);
