@@ -22,7 +22,10 @@ async fn wrapper(server: &Faulty, folder: &Path) -> Wrapped {
 /// The same, started in another place and for another account.
 async fn wrapper_in(server: &Faulty, folder: &Path, cwd: &Path, account: &str) -> Wrapped {
     let config = folder.join("seawall.toml");
-    std::fs::write(&config, server.config("", "")).unwrap();
+    // Written once: another wrapper may be reading it.
+    if !config.exists() {
+        std::fs::write(&config, server.config("", "")).unwrap();
+    }
     let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"));
     process.env("XDG_STATE_HOME", folder).args(["serve", "--stdio", "--config"]).arg(&config);
     process.current_dir(cwd).env("ACCOUNT", account);
