@@ -212,6 +212,16 @@ impl<T: Clone> Pipeline<T> {
         self.gatekeeper.ledger.in_flight.delivered(key, control.entry());
     }
 
+    /// Whether an identical call of the same caller is in flight, has an answer that nobody has
+    /// read, is queued or may have been executed: whoever refuses the call for a reason of its own
+    /// must not say that nothing was executed.
+    pub fn is_pending(&self, tool: &Tool, call: &Call) -> bool {
+        let key = self.keys.of(tool, call);
+        let key = call.rejoin.as_ref().map_or(key, |rejoin| self.keys.scoped(key, &rejoin.scope));
+        let ledger = &self.gatekeeper.ledger;
+        ledger.in_flight.has(key) || ledger.uncertain.check(&call.session, || key).is_some()
+    }
+
     /// Notes that another process `sent` the same call this long ago, and that its result has been
     /// unknown for `unknown`: it is held back like a write that became uncertain here.
     pub fn note_uncertain(&self, tool: &Tool, call: &Call, sent: Duration, unknown: Duration) {

@@ -87,6 +87,11 @@ impl AccessControl {
         seen
     }
 
+    /// Whether an external authorizer decides about the calls of any server.
+    pub(crate) fn is_checked(&self) -> bool {
+        self.servers.values().any(|rules| rules.external.is_some())
+    }
+
     /// Whether everybody who reaches the gateway may use the server, and it gets nothing of them.
     pub(crate) fn is_open(&self, server: &str) -> bool {
         let is_plain =

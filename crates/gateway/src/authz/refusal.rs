@@ -108,13 +108,9 @@ impl AuthzRefusal {
 
     /// The failure as an attempt of another call has it.
     pub(crate) fn signals(&self) -> FailureSignals {
-        let signals = match self {
-            Self::Unavailable { .. } => {
-                FailureSignals::transport(TransportFailure::Away, self.failure().message)
-            }
-            _ => FailureSignals::http(403, self.reason()),
-        };
-        signals.with_sent(Sent::Never)
+        // Not as a denial: that would be told of the server whose tool the client called.
+        FailureSignals::transport(TransportFailure::Away, self.failure().message)
+            .with_sent(Sent::Never)
     }
 
     /// Whether nobody can say now.
@@ -158,6 +154,26 @@ impl AuthzRefusal {
             Self::Denied { .. } | Self::TooLarge { .. } => build::DENIED,
         };
         RpcError::new(code, message).with(self.report(server, "").object())
+    }
+
+    /// The failure of a tool call that repeats one which may have been executed.
+    pub(crate) fn after_an_earlier(&self, server: &str, tool: &str) -> FailureReport {
+        let why = match self {
+            Self::Denied { words, .. } => format!("was denied: {words}"),
+            Self::Unavailable { reason, .. } => {
+                format!("could not be decided: the authorization service is unavailable ({reason})")
+            }
+            Self::TooLarge { bytes, limit } => {
+                format!("was refused: {}", too_large(*bytes, *limit))
+            }
+        };
+        let message = format!(
+            "{} {why}. This call was not sent, but the same call was made before and may have been executed: check \
+             before you repeat it.",
+            seawall::quote(tool)
+        );
+        let report = self.report(server, tool);
+        FailureReport { classic: message.clone(), message, may_have_executed: true, ..report }
     }
 
     /// The failure of a tool call, for the model that made it.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::call::authorize::{authorize, filtered};
-use crate::call::execute::execute;
+use crate::call::execute::{execute, may_have_run};
 use crate::call::list::list;
 use crate::call::policy;
 use crate::call::send::send;
@@ -12,7 +12,7 @@ use crate::catalog::cached_lists;
 use crate::client::caller::Caller;
 use crate::route::Route;
 use crate::upstream::call::GatewayCall;
-use crate::upstream::reply::Reply;
+use crate::upstream::reply::{Refusal, Reply};
 use crate::upstream::{SendAgain, Server};
 
 /// Puts a call to one server, if it is allowed.
@@ -25,9 +25,33 @@ pub(crate) async fn ask(
     if route.access.is_open(&server.name) {
         return ask_allowed(route, caller, server, call).await;
     }
-    let call = authorize(route, server, call).await?;
+    let call = match authorize(route, server, call).await {
+        Ok(call) => call,
+        Err(refusal) => return Err(honest(route, caller, server, call, refusal)),
+    };
     let answer = ask_allowed(route, caller, server, &call).await?;
     filtered(route, server, caller.era(), &call, answer).await
+}
+
+/// The refusal of a call that may repeat an earlier one: this one was not sent, but the earlier one
+/// may have been executed.
+fn honest(
+    route: &Arc<Route>,
+    caller: &Caller,
+    server: &Arc<Server>,
+    call: &GatewayCall,
+    refusal: Refusal,
+) -> Refusal {
+    match refusal {
+        Refusal::NotAllowed(name, refused)
+            if call.request.method() == "tools/call"
+                && may_have_run(route, caller, server, call) =>
+        {
+            let tool = call.request.field_text("name").unwrap_or_default();
+            Refusal::Reported(Box::new(refused.after_an_earlier(&name, &tool)), true)
+        }
+        refusal => refusal,
+    }
 }
 
 /// Puts a call that is allowed to one server.

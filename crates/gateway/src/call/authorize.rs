@@ -5,14 +5,18 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 
 use crate::authz::external::question::CheckQuestion;
+use crate::authz::{AuthzRefusal, CallOrigin};
+use crate::catalog::names;
+use crate::protocol::build::{self, RpcError};
 use crate::protocol::edit::{self, JsonObject};
 use crate::protocol::names::Era;
 use crate::protocol::{Message, MessageKind, scan};
 use crate::route::Route;
 use crate::upstream::Server;
-use crate::upstream::call::GatewayCall;
+use crate::upstream::call::{GatewayCall, NoClient};
 use crate::upstream::reply::{Refusal, Reply, with_body};
 
 /// The call as it may be made, with the headers that its server gets along with it.
@@ -42,6 +46,65 @@ pub(crate) async fn may_see(
     let question = CheckQuestion::new(server, &call.request, &call.origin).about_tool(tool);
     let seen = route.access.check(&question).await;
     seen.map(drop).map_err(|refusal| Refusal::NotAllowed(server.to_owned(), Box::new(refusal)))
+}
+
+/// The servers of a route that may hear a notification of the client. What belongs to a call or a
+/// question that was allowed needs no word of its own.
+pub(crate) async fn may_hear(
+    route: &Route,
+    origin: &CallOrigin,
+    notification: &Message,
+) -> Vec<String> {
+    let belongs = matches!(
+        notification.method(),
+        "notifications/initialized" | "notifications/cancelled" | "notifications/progress"
+    );
+    let checks = route.set.servers.iter().map(|server| async {
+        let question = CheckQuestion::new(&server.name, notification, origin);
+        let is_allowed = belongs
+            || route.access.is_open(&server.name)
+            || route.access.check(&question).await.is_ok();
+        is_allowed.then(|| server.name.clone())
+    });
+    join_all(checks).await.into_iter().flatten().collect()
+}
+
+/// A client's answer to a server's question; an error in its place if the client may not answer any
+/// more.
+pub(crate) async fn answer_to(
+    route: &Route,
+    origin: &CallOrigin,
+    server: &str,
+    answer: Message,
+) -> Message {
+    let question = CheckQuestion::new(server, &answer, origin);
+    if route.access.is_open(server) || route.access.check(&question).await.is_ok() {
+        return answer;
+    }
+    let error = RpcError::new(build::DENIED, "the client may not use this server");
+    Message::parse(build::error(answer.id(), &error)).unwrap_or(answer)
+}
+
+/// Decides whether a client that comes back to the stream of a call may still have its answer.
+pub(crate) async fn may_resume(
+    route: &Route,
+    origin: &Arc<CallOrigin>,
+    request: Message,
+) -> Result<(), Box<AuthzRefusal>> {
+    let call =
+        GatewayCall { origin: Arc::clone(origin), ..GatewayCall::new(request, Arc::new(NoClient)) };
+    let name = call.request.field_text("name").unwrap_or_default();
+    let server = match route.single() {
+        Some(server) => Some(server),
+        None => names::split(&route.set.servers, &name).map(|(server, _)| server),
+    };
+    let Some(server) = server.filter(|server| !route.access.is_open(&server.name)) else {
+        return Ok(());
+    };
+    match authorize(route, server, &call).await {
+        Err(Refusal::NotAllowed(_, refusal)) => Err(refusal),
+        _ => Ok(()),
+    }
 }
 
 /// The list without the tools that its reader may not call, where the operator wants it so. The
@@ -82,6 +145,6 @@ pub(crate) async fn filtered(
     with_body(&list, &result.json())
 }
 
-fn not_allowed(server: &Server, refusal: crate::authz::AuthzRefusal) -> Refusal {
+fn not_allowed(server: &Server, refusal: AuthzRefusal) -> Refusal {
     Refusal::NotAllowed(server.name.clone(), Box::new(refusal))
 }

@@ -105,6 +105,24 @@ pub(crate) async fn execute(
     }
 }
 
+/// Whether an identical write of the caller may have been executed, or is under way: also one of
+/// the process before this one.
+pub(crate) fn may_have_run(
+    route: &Arc<Route>,
+    caller: &Caller,
+    server: &Arc<Server>,
+    call: &GatewayCall,
+) -> bool {
+    let policy = route.policies.call(&server.name, &call.request);
+    let Some(policy) = policy.filter(|policy| policy.tool.policy().effect != Effect::ReadOnly)
+    else {
+        return false;
+    };
+    let execution = Execution::new(route, caller, server, policy, call);
+    let _noted = execution.noted();
+    route.policies.pipeline.is_pending(&execution.policy.tool, &execution.asked)
+}
+
 /// Fetches one list of a server under the policy of its method, waiting up to `wait` for the
 /// connection. A server that is away is the catalog's concern: the library does not retry here, and
 /// the connection's failure is passed on unchanged.
@@ -176,12 +194,24 @@ impl Execution {
         // Only reading data resolves an uncertain write; a list of tools shows nothing about its
         // outcome.
         let is_look = matches!(request.method(), "tools/call" | "resources/read");
+        // A call with headers of its own is made in somebody's account: nobody else gets its
+        // answer, and it cannot be made later without them.
+        let account = call.allowed.account();
+        let of_account = |name: Arc<str>| match &account {
+            Some(account) if !name.is_empty() => format!("{name} {account}").into(),
+            _ => name,
+        };
+        let context = arguments::context(request).map(of_account).or(account.clone());
+        let mut rejoin = rejoin(caller, &policy.own, request);
+        if let Some(rejoin) = &mut rejoin {
+            rejoin.scope = of_account(Arc::clone(&rejoin.scope));
+        }
         let asked = seawall::Call {
             arguments: Arc::new(arguments),
             written,
-            context: arguments::context(request),
-            caller: client,
-            session: if is_look { session } else { Arc::default() },
+            context,
+            caller: of_account(client),
+            session: if is_look { of_account(session) } else { Arc::default() },
             timeout: None,
             retried_outside: false,
             debug: wants_debug(request),
@@ -191,7 +221,7 @@ impl Execution {
                 names::public(&server.name, "").into()
             },
             principal: kept_origin(route, server, call),
-            rejoin: rejoin(caller, &policy.own, request),
+            rejoin,
             control: Some(Arc::clone(&call.control)),
         };
         Self {

@@ -1,7 +1,8 @@
 //! Decides the handshake: the server's own on a route with one server, a merged one on a route with
 //! several.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use seawall::ServerOutcome;
@@ -23,11 +24,14 @@ use crate::protocol::{MessageKind, limits, scan};
 use crate::route::Route;
 use crate::translate::pool::{self, own_info};
 use crate::translate::to_legacy::discovered;
-use crate::upstream::call::GatewayCall;
+use crate::upstream::call::{GatewayCall, NoClient};
 use crate::upstream::handshake::HandshakeParams;
 use crate::upstream::reply::{Refusal, Reply, answered, with_body};
 use crate::upstream::startup::ListingProgress;
 use crate::upstream::{Connection, Server, UpstreamFailure};
+
+/// The first and the longest pause between questions about a server that nobody could decide about.
+const ASK_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 /// Answers `initialize` of a legacy client and opens a connection to every server of the route.
 pub(crate) async fn initialize(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Reply {
@@ -49,6 +53,16 @@ pub(crate) async fn initialize(route: &Arc<Route>, caller: &Caller, call: &Gatew
         join_all(route.set.servers.iter().map(|server| meet(route, session, server, call))).await;
     if let Some(refusal) = not_allowed(route, &met) {
         return Err(refusal);
+    }
+    for (server, met) in route.set.servers.iter().zip(&met) {
+        if met.not_allowed.as_ref().is_some_and(|refusal| refusal.is_outage()) {
+            tokio::spawn(appears_when_allowed(
+                Arc::clone(route),
+                Arc::downgrade(session),
+                Arc::clone(server),
+                call.clone(),
+            ));
+        }
     }
     let is_refused =
         route.single().is_some() && matches!(met.as_slice(), [Greeted { refused: Some(_), .. }]);
@@ -119,6 +133,35 @@ fn not_allowed(route: &Route, met: &[Greeted]) -> Option<Refusal> {
     let name = route.single().map(|server| server.name.clone());
     let refusal = all?.into_iter().find(|refusal| name.is_some() || refusal.is_outage())?;
     Some(Refusal::NotAllowed(name.unwrap_or_default(), refusal))
+}
+
+/// Asks again about a server of which nobody could say whether the client may use it, for as long
+/// as the client is there, and tells the client when its tools can be listed.
+async fn appears_when_allowed(
+    route: Arc<Route>,
+    session: Weak<Session>,
+    server: Arc<Server>,
+    call: GatewayCall,
+) {
+    // The session's own sink would keep it alive.
+    let call = GatewayCall { sink: Arc::new(NoClient), ..call };
+    let mut pause = ASK_AGAIN.0;
+    loop {
+        let slept = route.lifecycle.draining.run_until_cancelled(tokio::time::sleep(pause)).await;
+        if slept.is_none() || session.strong_count() == 0 {
+            return;
+        }
+        match authorize(&route, &server, &call).await {
+            Err(Refusal::NotAllowed(_, refusal)) if refusal.is_outage() => {
+                pause = (pause * 2).min(ASK_AGAIN.1);
+            }
+            Ok(_) => break,
+            Err(_) => return,
+        }
+    }
+    if let Some(session) = session.upgrade() {
+        session.general.notify(build::notification("notifications/tools/list_changed", None));
+    }
 }
 
 /// Whether the caller may use a server; if not, the server is missing.

@@ -116,7 +116,8 @@ fn page(
     }
     if era == Era::Modern {
         let ttl = parts.iter().map(|part| part.ttl.unwrap_or(0)).min().unwrap_or(0);
-        let scope = if parts.iter().any(|part| part.is_private) { "private" } else { "public" };
+        let is_own = |part: &ListPart| part.is_private || part.not_allowed.is_some();
+        let scope = if parts.iter().any(is_own) { "private" } else { "public" };
         // An incomplete list must not be cached: the missing server may be back any moment.
         let ttl = if troubles.is_empty() { ttl } else { 0 };
         result

@@ -14,7 +14,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::authz::external::Allowance;
 use crate::authz::external::question::CheckQuestion;
-use crate::authz::{CallOrigin, Principal};
+use crate::authz::{AuthzRefusal, CallOrigin, Principal};
 use crate::call::send::once;
 use crate::call::server_error::{error_signals, is_passing};
 use crate::client::caller::Caller;
@@ -139,8 +139,14 @@ impl QueueDelivery {
         if access.is_open(&self.server.name) {
             return Ok(Arc::default());
         }
-        let principal: Option<Principal> =
+        let kept: Option<Principal> =
             write.principal.as_deref().and_then(|kept| serde_json::from_str(kept).ok());
+        let principal = match (&access.identity, kept) {
+            (Some(identity), Some(kept)) => Some(identity.known_now(kept).ok_or_else(|| {
+                AuthzRefusal::denied(401, "whoever queued it is not known any more").failure()
+            })?),
+            (_, kept) => kept,
+        };
         let origin = CallOrigin::of_kept(principal, &write.caller);
         let question = CheckQuestion::new(&self.server.name, request, &origin);
         let verdict = access.check(&question).await;

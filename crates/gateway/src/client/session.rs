@@ -175,9 +175,22 @@ impl Session {
         }
     }
 
+    /// The server whose question a client's message answers.
+    pub(crate) fn asker(&self, answer: &Message) -> Option<String> {
+        let number = answer.id().and_then(Id::as_number)?;
+        match self.asked().get(&number)? {
+            ClientQuestion::Server { connection, .. } => Some(connection.upgrade()?.server.clone()),
+            ClientQuestion::Own(_) => None,
+        }
+    }
+
     /// Handles a notification of the client: cancellation and progress go to the call or question
-    /// they name, all others to every connected legacy server.
-    pub(crate) async fn notified(self: &Arc<Self>, notification: &Message) {
+    /// they name, all others to every connected legacy server that `may_hear` it.
+    pub(crate) async fn notified(
+        self: &Arc<Self>,
+        notification: &Message,
+        may_hear: impl Fn(&str) -> bool,
+    ) {
         match notification.method() {
             "notifications/cancelled" => {
                 let id = notification
@@ -200,9 +213,10 @@ impl Session {
             }
             "notifications/progress" => self.progressed(notification),
             _ => {
-                for connection in
-                    self.connections().iter().filter(|connection| connection.era() == Era::Legacy)
-                {
+                let hears = |connection: &&Arc<Connection>| {
+                    connection.era() == Era::Legacy && may_hear(&connection.server)
+                };
+                for connection in self.connections().iter().filter(hears) {
                     connection.note_private();
                     connection.tell_soon(notification.raw().clone());
                 }

@@ -234,7 +234,15 @@ impl RawIdentity {
             let servers = known(raw.servers, servers, problems);
             Some(ApiKeyConfig { name: name?.1, sha256: digest?, servers })
         });
-        let api_keys: Vec<_> = api_keys.collect();
+        let api_keys: Vec<ApiKeyConfig> = api_keys.collect();
+        let is_twice = |place: usize, key: &ApiKeyConfig| {
+            let before = api_keys.iter().take(place);
+            before.into_iter().any(|one| one.name == key.name || one.sha256 == key.sha256)
+        };
+        for (_, key) in api_keys.iter().enumerate().filter(|(place, key)| is_twice(*place, key)) {
+            let text = format!("the API key {:?}, or its name, stands twice; keep one", key.name);
+            problems.push(self.place.problem(text));
+        }
         let scopes = texts(self.scopes, problems);
         IdentityConfig { jwt, api_keys, resource, scopes }
     }
@@ -294,6 +302,12 @@ fn resource(place: &ConfigPlace, text: &str) -> Result<String, Problem> {
     }
 }
 
+/// The SHA-256 digest of nothing.
+const EMPTY: [u8; 32] = [
+    0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24,
+    0x27, 0xae, 0x41, 0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52, 0xb8, 0x55,
+];
+
 fn digest(place: &ConfigPlace, text: &str) -> Result<[u8; 32], Problem> {
     let nibble =
         |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
@@ -314,5 +328,8 @@ fn digest(place: &ConfigPlace, text: &str) -> Result<[u8; 32], Problem> {
             "must be the SHA-256 digest of the key, 64 hexadecimal digits: printf %s \"$KEY\" | sha256sum",
         )
     };
+    if is_hex && digest == EMPTY {
+        return Err(place.problem("is the digest of an empty key; was the variable set?"));
+    }
     is_hex.then_some(digest).ok_or_else(wrong)
 }

@@ -382,6 +382,14 @@ fn read_text(
         raw.into_iter().filter_map(|server| resolve::server(server, &scope, problems)).collect();
     let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
     let identity = settings.identity.take().map(|raw| raw.resolve(&scope, &names, problems));
+    let scoped = servers.iter().find(|server| !server.access.scopes.is_empty());
+    if let Some(server) = scoped.filter(|_| identity.is_none()) {
+        let place = ConfigPlace::named(&format!("servers.{}.scopes", server.name));
+        problems
+            .push(place.problem(
+                "needs [identity]: without it nobody has a token, and everybody may call",
+            ));
+    }
     let ext_authz = settings.ext_authz.take().and_then(|raw| raw.resolve(&scope, problems));
     let store = settings
         .store

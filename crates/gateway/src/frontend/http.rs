@@ -191,7 +191,9 @@ impl HttpServer {
         let is_modern = version == Some(crate::protocol::names::MODERN);
         match parts.method {
             Method::POST => {}
-            Method::GET if !is_modern => return legacy::get(&self.sessions, origin, parts),
+            Method::GET if !is_modern => {
+                return legacy::get(&self.sessions, origin, parts).await;
+            }
             Method::DELETE if !is_modern => {
                 return legacy::delete(&self.sessions, origin, parts).await;
             }

@@ -11,6 +11,7 @@ use super::refused;
 use super::respond::{self, Body, EventFormat};
 use super::sessions::{HttpSession, ResumedStream, Sessions};
 use crate::authz::CallOrigin;
+use crate::call::authorize::{answer_to, may_hear, may_resume};
 use crate::call::dispatch;
 use crate::client::caller::Caller;
 use crate::client::event_id::StreamRequest;
@@ -50,10 +51,18 @@ pub(super) async fn post(
         }
         MessageKind::Request => request(&session, origin, message, limits::KEEP_ALIVE).await,
         MessageKind::Notification => {
-            session.session.notified(&message).await;
+            let hear = may_hear(&session.route, origin, &message).await;
+            session
+                .session
+                .notified(&message, |server| hear.iter().any(|name| name == server))
+                .await;
             respond::empty(StatusCode::ACCEPTED)
         }
         MessageKind::Result | MessageKind::Error => {
+            let message = match session.session.asker(&message) {
+                Some(server) => answer_to(&session.route, origin, &server, message).await,
+                None => message,
+            };
             session.session.answered(message);
             respond::empty(StatusCode::ACCEPTED)
         }
@@ -193,6 +202,8 @@ async fn request(
         Ok(began) => began,
         Err(error) => return respond::error(StatusCode::OK, Some(&id), &error),
     };
+    let is_checked = session.route.access.is_checked();
+    let kept = is_checked.then(|| call.request.clone());
     let asked = StreamRequest { id: id.detached(), is_call: call.request.method() == "tools/call" };
     let (owner, to) = (Arc::clone(session), Arc::clone(&stream));
     tokio::spawn(async move {
@@ -223,13 +234,17 @@ async fn request(
         Ok(NextEvent::Said(said)) => Some(said),
         Ok(NextEvent::Ended) | Err(_) => None,
     };
-    let name = session.name(session.keep(&stream), Some(asked));
+    let name = session.name(session.keep(&stream, kept), Some(asked));
     let priming = session.is_primed.then(|| sse::priming(&name.at(0), RETRY));
     respond::stream(EventFormat { reader, first, work: None, number: Some(name), priming })
 }
 
 /// Handles one GET: the session's general stream, or a stream that the client lost.
-pub(super) fn get(sessions: &Sessions, origin: &CallOrigin, parts: &Parts) -> Response<Body> {
+pub(super) async fn get(
+    sessions: &Sessions,
+    origin: &Arc<CallOrigin>,
+    parts: &Parts,
+) -> Response<Body> {
     let session = match find(sessions, origin, parts, None) {
         Ok(session) => session,
         Err(response) => return *response,
@@ -240,6 +255,13 @@ pub(super) fn get(sessions: &Sessions, origin: &CallOrigin, parts: &Parts) -> Re
         }
         Some(event) => session.resume(event),
     };
+    if let ResumedStream::Stream(name, ..) = &resumed
+        && let Some(request) = session.request_of(name.number)
+        && let Err(refusal) = may_resume(&session.route, origin, request).await
+    {
+        let error = respond::error(StatusCode::FORBIDDEN, None, &refusal.error(""));
+        return admission::set(error, &refusal.http());
+    }
     let (name, stream, place) = match resumed {
         ResumedStream::Stream(name, stream, place) => (name, stream, place),
         ResumedStream::Interrupted(asked) => return interrupted(&session.route, &asked),

@@ -15,7 +15,7 @@ use crate::client::event_id::{StreamName, StreamRequest};
 use crate::client::session::Session;
 use crate::client::stream::ClientStream;
 use crate::gateway::Gateway;
-use crate::protocol::limits;
+use crate::protocol::{Message, limits};
 use crate::route::Route;
 use crate::runtime::log;
 use crate::runtime::random::secret;
@@ -33,6 +33,7 @@ pub(crate) struct HttpSession {
     /// The life of the session: empty until a restarted gateway goes on with it.
     life: String,
     streams: Mutex<VecDeque<(u64, Arc<ClientStream>)>>,
+    requests: Mutex<VecDeque<(u64, Message)>>,
     next: AtomicU64,
     used: Mutex<Instant>,
     _place: OwnedSemaphorePermit,
@@ -97,6 +98,7 @@ impl HttpSession {
             is_primed: version >= "2025-11-25",
             life,
             streams: Mutex::default(),
+            requests: Mutex::default(),
             next: AtomicU64::new(1),
             used: Mutex::new(Instant::now()),
             _place: place,
@@ -126,8 +128,15 @@ impl HttpSession {
 
     /// Keeps a stream for a client that may come back to it; returns its number. The oldest
     /// finished stream gives way.
-    pub(crate) fn keep(&self, stream: &Arc<ClientStream>) -> u64 {
+    pub(crate) fn keep(&self, stream: &Arc<ClientStream>, request: Option<Message>) -> u64 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
+        if let Some(request) = request {
+            let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+            if requests.len() >= limits::KEPT_STREAMS {
+                requests.pop_front();
+            }
+            requests.push_back((number, request));
+        }
         let mut streams = self.streams();
         if streams.len() >= limits::KEPT_STREAMS {
             let oldest = streams.iter().position(|(_, stream)| stream.is_done()).unwrap_or(0);
@@ -136,6 +145,13 @@ impl HttpSession {
         self.route.pending.keep(stream);
         streams.push_back((number, Arc::clone(stream)));
         number
+    }
+
+    /// The request whose answer a stream carries, where whoever comes back for it must be allowed
+    /// to have it.
+    pub(super) fn request_of(&self, number: u64) -> Option<Message> {
+        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        requests.iter().find(|(known, _)| *known == number).map(|(_, request)| request.clone())
     }
 
     /// Drops answers that no client came back for, the oldest first, until the session is within

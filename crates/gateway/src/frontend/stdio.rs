@@ -12,6 +12,7 @@ use super::modern::RequestStreamSink;
 use super::refused::{self, RefusedId, RefusedMessage};
 use super::versions;
 use crate::authz::CallOrigin;
+use crate::call::authorize::may_hear;
 use crate::call::dispatch;
 use crate::client::caller::Caller;
 use crate::client::session::Session;
@@ -190,7 +191,11 @@ impl StdioServer {
         };
         match message.kind() {
             MessageKind::Request => self.request(message),
-            MessageKind::Notification => self.session.notified(&message).await,
+            MessageKind::Notification => {
+                let hear = may_hear(&self.route, &CallOrigin::local(), &message).await;
+                let may_hear = |server: &str| hear.iter().any(|name| name == server);
+                self.session.notified(&message, may_hear).await;
+            }
             MessageKind::Result | MessageKind::Error => self.session.answered(message),
         }
     }

@@ -76,7 +76,11 @@ impl HandshakeParams {
         let era = if self.prefer == Era::Modern { b"modern" } else { b"legacy" };
         let part = |name| params.get(name).unwrap_or_default();
         let client = hash::key(&[era, part("protocolVersion"), part("capabilities")]);
-        format!("{}-{client}", server.remembered_as())
+        // What a server says to one account is not for another.
+        match server.personal(&self.headers.now()).as_slice() {
+            [] => format!("{}-{client}", server.remembered_as()),
+            own => format!("{}.{}-{client}", server.remembered_as(), hash::key(own)),
+        }
     }
 }
 

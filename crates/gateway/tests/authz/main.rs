@@ -18,6 +18,7 @@
 #[path = "../hostile/kit/mod.rs"]
 mod kit;
 
+mod accounts;
 mod client;
 mod identity;
 mod lists;

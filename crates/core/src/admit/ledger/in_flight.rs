@@ -158,6 +158,11 @@ impl<T: Clone> InFlight<T> {
         }
     }
 
+    /// Whether a call with this key is in flight, or its answer was not read.
+    pub(crate) fn has(&self, key: CallKey) -> bool {
+        self.lock().calls.contains_key(&key)
+    }
+
     fn lead<'a>(
         &'a self,
         entries: &mut LedgerEntries<T>,

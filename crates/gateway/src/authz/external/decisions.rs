@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::question::CheckQuestion;
 use super::{Allowance, Verdict};
 use crate::authz::refusal::AuthzRefusal;
+use crate::config::ExtAuthzConfig;
 
 /// Allowances that are remembered at most; the least used give way.
 const REMEMBERED: usize = 10_000;
@@ -34,9 +35,13 @@ impl Decisions {
     }
 
     /// The allowance that is remembered, if it is not too old.
-    pub(super) fn known(&self, question: &CheckQuestion<'_>) -> Option<Allowance> {
+    pub(super) fn known(
+        &self,
+        question: &CheckQuestion<'_>,
+        settings: &ExtAuthzConfig,
+    ) -> Option<Allowance> {
         let lasts = self.lasts?;
-        let (since, allowed) = self.allowed.get(&question.scope())?;
+        let (since, allowed) = self.allowed.get(&question.scope(settings))?;
         (since.elapsed() < lasts).then_some(allowed)
     }
 
@@ -45,12 +50,13 @@ impl Decisions {
     pub(super) async fn decide<F>(
         &self,
         question: &CheckQuestion<'_>,
+        settings: &ExtAuthzConfig,
         ask: impl FnOnce() -> F,
     ) -> Verdict
     where
         F: Future<Output = Verdict> + Send + 'static,
     {
-        let key = question.key();
+        let key = question.key(settings);
         let check = {
             let mut in_flight = locked(&self.in_flight);
             match in_flight.get(&key) {
@@ -71,7 +77,7 @@ impl Decisions {
         };
         let verdict = check.await;
         if let (Ok(allowed), Some(_)) = (&verdict, self.lasts) {
-            self.allowed.insert(question.scope(), (Instant::now(), allowed.clone()));
+            self.allowed.insert(question.scope(settings), (Instant::now(), allowed.clone()));
         }
         verdict
     }

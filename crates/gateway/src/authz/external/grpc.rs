@@ -143,7 +143,13 @@ fn failed(status: &Status) -> String {
 fn read(answer: CheckResponse) -> Result<Verdict, NoVerdict> {
     let status = answer.status.unwrap_or_default();
     let metadata = answer.dynamic_metadata.map(|fields| json(fields.fields));
-    match Code::from_i32(status.code) {
+    // A number that no code has is no code to wait out.
+    let code = if (0..=16).contains(&status.code) {
+        Code::from_i32(status.code)
+    } else {
+        Code::PermissionDenied
+    };
+    match code {
         Code::Ok => Ok(Ok(allowed(answer.http_response, metadata))),
         Code::Unavailable
         | Code::DeadlineExceeded

@@ -19,6 +19,7 @@ use seawall::{Backoff, Blame, Breaker, BreakerPolicy, Cooldown, Env, Event, Inva
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use super::digest;
 use super::refusal::AuthzRefusal;
 use crate::config::{ExtAuthzConfig, ListFilter};
 use crate::runtime::http_client::SharedHttpClient;
@@ -40,6 +41,20 @@ const BACKOFF: Backoff = Backoff {
     clamp: true,
 };
 
+/// Headers of the request to a server that nobody else sets or removes: it would not arrive.
+const OURS: [&str; 10] = [
+    "host",
+    "content-length",
+    "content-type",
+    "transfer-encoding",
+    "connection",
+    "accept",
+    "mcp-session-id",
+    "mcp-protocol-version",
+    "mcp-method",
+    "mcp-name",
+];
+
 /// The outcome of one check.
 pub(crate) type Verdict = Result<Allowance, AuthzRefusal>;
 
@@ -59,12 +74,26 @@ pub(crate) struct Allowance {
 impl Allowance {
     /// Sets and removes the headers of a request to the server.
     pub(crate) fn apply(&self, headers: &mut HeaderMap) {
-        for name in &self.removed {
+        for name in self.removed.iter().filter(|name| !OURS.contains(&name.as_str())) {
             headers.remove(name);
         }
         for (name, value) in &self.headers {
-            headers.insert(name.clone(), value.clone());
+            if !OURS.contains(&name.as_str()) {
+                headers.insert(name.clone(), value.clone());
+            }
         }
+    }
+
+    /// Names the account in which the call is made, if it has headers of its own.
+    pub(crate) fn account(&self) -> Option<Arc<str>> {
+        if self.headers.is_empty() {
+            return None;
+        }
+        let parts = self
+            .headers
+            .iter()
+            .flat_map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]);
+        Some(digest(&parts.collect::<Vec<_>>()).into())
     }
 
     /// Whether the call goes on as it came.
@@ -156,12 +185,12 @@ impl ExternalAuthorizer {
             return Err(AuthzRefusal::TooLarge { bytes, limit: self.settings.max_body });
         }
         let began = Instant::now();
-        let verdict = match self.decisions.known(question) {
+        let verdict = match self.decisions.known(question, &self.settings) {
             Some(allowed) => Ok(allowed),
             None => {
                 let (client, owned) = (Arc::clone(&self.client), question.owned(&self.settings));
                 let asked = move || async move { client.decide(owned).await };
-                self.decisions.decide(question, asked).await
+                self.decisions.decide(question, &self.settings, asked).await
             }
         };
         self.client.tell(question, &verdict, began.elapsed());

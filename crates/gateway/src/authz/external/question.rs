@@ -10,9 +10,26 @@ use crate::authz::digest;
 use crate::authz::origin::CallOrigin;
 use crate::config::{ALL_HEADERS, ExtAuthzConfig};
 use crate::protocol::Message;
+use crate::protocol::edit::JsonObject;
 
 /// The metadata namespace of Envoy's MCP filter.
 pub(crate) const MCP_METADATA: &str = "envoy.filters.http.mcp";
+
+/// Headers that are about the client's own message and connection.
+const ABOUT_THE_MESSAGE: [&str; 12] = [
+    "host",
+    "content-length",
+    "content-type",
+    "transfer-encoding",
+    "connection",
+    "keep-alive",
+    "te",
+    "trailer",
+    "upgrade",
+    "expect",
+    "x-forwarded-host",
+    "x-seawall-metadata",
+];
 
 /// One question: may this caller make this call of this server?
 #[derive(Clone)]
@@ -63,7 +80,7 @@ impl<'a> CheckQuestion<'a> {
         let id = request.id().and_then(|id| serde_json::from_slice(id.json()).ok());
         Self {
             server,
-            method: request.method().into(),
+            method: if request.method().is_empty() { "response" } else { request.method() }.into(),
             name,
             id: id.unwrap_or_default(),
             params: request.body_json().into(),
@@ -105,16 +122,22 @@ impl<'a> CheckQuestion<'a> {
 
     /// Names everything that the verdict may depend on but the request's id: identical checks in
     /// flight are one.
-    pub(super) fn key(&self) -> String {
-        self.hashed(&self.params)
+    pub(super) fn key(&self, settings: &ExtAuthzConfig) -> String {
+        let mut body = JsonObject::of(&self.body);
+        body.remove("id");
+        self.hashed(settings, &body.json())
     }
 
-    /// Names caller, server and tool: an allowance is remembered for these.
-    pub(super) fn scope(&self) -> String {
-        self.hashed(self.name.as_deref().unwrap_or_default().as_bytes())
+    /// Names caller, server and tool: an allowance is remembered for these. What names no tool,
+    /// prompt or resource is remembered with all its params.
+    pub(super) fn scope(&self, settings: &ExtAuthzConfig) -> String {
+        match &self.name {
+            Some(name) => self.hashed(settings, name.as_bytes()),
+            None => self.hashed(settings, &self.params),
+        }
     }
 
-    fn hashed(&self, what: &[u8]) -> String {
+    fn hashed(&self, settings: &ExtAuthzConfig, what: &[u8]) -> String {
         let origin = self.origin;
         let headers = origin.headers.iter();
         let headers: Vec<u8> = headers
@@ -122,20 +145,42 @@ impl<'a> CheckQuestion<'a> {
                 [name.as_str().as_bytes(), b":", value.as_bytes(), b"\n"].concat()
             })
             .collect();
+        // Two tokens of one caller may have different claims.
+        let claims: Vec<u8> = self
+            .claims(settings)
+            .flat_map(|(name, claims)| format!("{name}:{}\n", Value::Object(claims)).into_bytes())
+            .collect();
         digest(&[
             origin.caller.as_bytes(),
             origin.host.as_bytes(),
             &headers,
+            &claims,
             self.server.as_bytes(),
             self.method.as_bytes(),
             what,
         ])
     }
 
+    /// The claims of the caller that the authorizer sees, under the operator's names.
+    fn claims(
+        &self,
+        settings: &ExtAuthzConfig,
+    ) -> impl Iterator<Item = (String, Map<String, Value>)> {
+        let claims = self.origin.principal.as_ref().map(|principal| &principal.claims);
+        settings.claims.iter().map(move |(name, wanted)| {
+            let of = |name: &String| Some((name.clone(), claims?.get(name)?.clone()));
+            (name.clone(), wanted.iter().filter_map(of).collect())
+        })
+    }
+
     /// The question as a check keeps it, with what the operator lets the authorizer see.
     pub(super) fn owned(&self, settings: &ExtAuthzConfig) -> OwnedQuestion {
         let origin = self.origin;
         let header = |name: &http::HeaderName| {
+            // The request to the authorizer is another one, with a length and a host of its own.
+            if ABOUT_THE_MESSAGE.contains(&name.as_str()) {
+                return None;
+            }
             let values: Vec<&str> = origin
                 .headers
                 .get_all(name)
@@ -146,12 +191,7 @@ impl<'a> CheckQuestion<'a> {
         };
         let params: Value = serde_json::from_slice(&self.params).unwrap_or_default();
         let mcp = json!({"method": self.method, "id": self.id, "params": params});
-        let claims = origin.principal.as_ref().map(|principal| &principal.claims);
-        let chosen = |names: &Vec<String>| -> Map<String, Value> {
-            let of = |name: &String| Some((name.clone(), claims?.get(name)?.clone()));
-            names.iter().filter_map(of).collect()
-        };
-        let own = settings.claims.iter().map(|(name, list)| (name.clone(), chosen(list).into()));
+        let own = self.claims(settings).map(|(name, claims)| (name, claims.into()));
         OwnedQuestion {
             path: format!("/mcp/{}", self.server),
             host: origin.host.clone(),

@@ -2,7 +2,7 @@
 //! of this time.
 
 use jsonwebtoken::errors::ErrorKind;
-use jsonwebtoken::{Validation, dangerous, decode, decode_header};
+use jsonwebtoken::{DecodingKey, Validation, dangerous, decode, decode_header};
 use serde_json::{Map, Value};
 
 use super::IdentityRefusal;
@@ -33,6 +33,11 @@ impl Issuer {
     /// Its URL, which is its name in tokens.
     pub(super) fn url(&self) -> &str {
         &self.settings.issuer
+    }
+
+    /// The servers that its tokens may use; `None`: all.
+    pub(super) fn servers(&self) -> &Option<Vec<String>> {
+        &self.settings.servers
     }
 
     /// The issuer that a token names, which is not believed yet.
@@ -70,7 +75,7 @@ impl Issuer {
         if !self.settings.algorithms.contains(&header.alg) {
             return Err(wrong("its signature algorithm is not accepted"));
         }
-        let (keys, generation) = self.keys.find(header.kid.as_deref(), header.alg).await?;
+        let (mut keys, mut generation) = self.keys.find(header.kid.as_deref(), header.alg).await?;
         let mut validation = Validation::new(header.alg);
         validation.leeway = LEEWAY;
         validation.validate_nbf = true;
@@ -80,18 +85,19 @@ impl Issuer {
             true => validation.set_audience(&[resource]),
             false => validation.set_audience(&self.settings.audiences),
         }
-        let mut reason = "no key of its issuer fits";
-        for key in &keys {
-            match decode::<Map<String, Value>>(token, key, &validation) {
-                Ok(verified) => {
-                    let expires = verified.claims.get("exp").and_then(Value::as_f64);
-                    let expires = expires.unwrap_or_default() as u64 + LEEWAY;
-                    return Ok((self.principal(verified.claims), expires, generation));
-                }
-                Err(error) => reason = told(error.kind()),
-            }
+        let mut verified = verified(token, &keys, &validation);
+        // The issuer may have another key under the same name by now.
+        if matches!(verified, Err(SIGNATURE)) && self.keys.refresh_soon().await.is_ok() {
+            (keys, generation) = self.keys.find(header.kid.as_deref(), header.alg).await?;
+            verified = self::verified(token, &keys, &validation);
         }
-        Err(wrong(reason))
+        let claims = verified.map_err(wrong)?;
+        if claims.get("sub").and_then(Value::as_str).is_none_or(str::is_empty) {
+            return Err(wrong("it names nobody (sub)"));
+        }
+        let expires = claims.get("exp").and_then(Value::as_f64);
+        let expires = expires.unwrap_or_default() as u64 + LEEWAY;
+        Ok((self.principal(claims), expires, generation))
     }
 
     fn principal(&self, claims: Map<String, Value>) -> Principal {
@@ -115,6 +121,24 @@ impl Issuer {
     }
 }
 
+const SIGNATURE: &str = "its signature is wrong";
+
+/// The claims of a token that one of `keys` signed, or what is wrong with it.
+fn verified(
+    token: &str,
+    keys: &[DecodingKey],
+    validation: &Validation,
+) -> Result<Map<String, Value>, &'static str> {
+    let mut reason = "no key of its issuer fits";
+    for key in keys {
+        match decode::<Map<String, Value>>(token, key, validation) {
+            Ok(verified) => return Ok(verified.claims),
+            Err(error) => reason = told(error.kind()),
+        }
+    }
+    Err(reason)
+}
+
 /// What is wrong with a token, in words that give nothing of it away.
 fn told(error: &ErrorKind) -> &'static str {
     match error {
@@ -123,7 +147,7 @@ fn told(error: &ErrorKind) -> &'static str {
         ErrorKind::InvalidAudience => "it is meant for somebody else (audience)",
         ErrorKind::InvalidIssuer => "its issuer is not known here",
         ErrorKind::MissingRequiredClaim(_) => "it lacks one of exp, iss, aud, sub",
-        ErrorKind::InvalidSignature => "its signature is wrong",
+        ErrorKind::InvalidSignature => SIGNATURE,
         _ => "it cannot be verified",
     }
 }

@@ -115,7 +115,7 @@ impl IssuerKeys {
     }
 
     /// Fetches the keys, unless they were fetched a moment ago.
-    async fn refresh_soon(&self) -> Result<(), String> {
+    pub(super) async fn refresh_soon(&self) -> Result<(), String> {
         let mut fetched = self.fetched.lock().await;
         if fetched.is_some_and(|at| at.elapsed() < AGAIN) {
             return Err("the keys of the token's issuer could not be had a moment ago".to_owned());
@@ -179,8 +179,8 @@ impl IssuerKeys {
     }
 }
 
-/// The usable keys of a set. Keys of kinds that nobody here knows are skipped; a set without a
-/// usable key is no set.
+/// The usable keys of a set. Keys of kinds that nobody here knows are skipped; a set in which no
+/// key is usable is no set.
 fn parsed(bytes: &[u8]) -> Result<Vec<IssuerKey>, String> {
     let set: Value = serde_json::from_slice(bytes).map_err(|_| "it is not JSON".to_owned())?;
     let list = set.get("keys").and_then(Value::as_array).ok_or("it has no keys")?;
@@ -192,5 +192,11 @@ fn parsed(bytes: &[u8]) -> Result<Vec<IssuerKey>, String> {
         Some(IssuerKey { id: jwk.common.key_id, algorithm: jwk.common.key_algorithm, key })
     };
     let keys: Vec<_> = list.iter().take(MOST).filter_map(usable).collect();
-    if keys.is_empty() { Err("it has no usable key".to_owned()) } else { Ok(keys) }
+    // An issuer that takes back all its keys says so with an empty list.
+    let is_taken_back = list.is_empty();
+    if keys.is_empty() && !is_taken_back {
+        Err("it has no usable key".to_owned())
+    } else {
+        Ok(keys)
+    }
 }

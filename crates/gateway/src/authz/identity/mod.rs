@@ -148,6 +148,15 @@ impl Identity {
         Ok(principal)
     }
 
+    /// A caller as the configuration knows it now; `None` if its key or its issuer was taken out.
+    pub(crate) fn known_now(&self, kept: Principal) -> Option<Principal> {
+        let servers = match kept.scopes {
+            None => &self.api_keys.iter().find(|key| key.name == kept.subject)?.servers,
+            Some(_) => self.issuers.iter().find(|issuer| issuer.url() == kept.provider)?.servers(),
+        };
+        Some(Principal { servers: servers.clone(), ..kept })
+    }
+
     /// The scopes that a token needs everywhere.
     pub(crate) fn scopes(&self) -> &[String] {
         &self.scopes
@@ -186,6 +195,7 @@ fn credential(headers: &HeaderMap) -> Result<Credential<'_>, IdentityRefusal> {
         headers.get_all(AUTHORIZATION).iter().chain(headers.get_all(API_KEY)).collect();
     let value = match all.as_slice() {
         [] => return Err(IdentityRefusal::Missing),
+        [value] if value.is_empty() => return Err(wrong("it is empty")),
         [value] => value.to_str().map_err(|_| wrong("it is not plain text"))?,
         _ => return Err(wrong("the request carries more than one credential")),
     };

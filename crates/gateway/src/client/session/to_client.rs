@@ -21,6 +21,16 @@ pub(super) struct SessionSink {
 
 impl ClientSink for SessionSink {
     fn notify(&self, connection: &Arc<Connection>, notification: Message) {
+        // All clients of a shared server hear it; what one of them follows is no news for the
+        // others.
+        if notification.method() == "notifications/resources/updated"
+            && let (Some(session), Some(uri)) =
+                (self.session.upgrade(), notification.field_text("uri"))
+            && session.set.is_shared(&connection.server)
+            && !session.subscribed(&connection.server).iter().any(|known| *known == uri)
+        {
+            return;
+        }
         if notification.method() != "notifications/cancelled" {
             return self.stream.notify(notification.raw().clone());
         }

@@ -11,7 +11,8 @@ use super::*;
 
 /// Problems that concern several fields: servers named elsewhere, durations that are compared, a
 /// missing store.
-const OF_THE_WHOLE: [&str; 7] = [
+const OF_THE_WHOLE: [&str; 8] = [
+    "needs [identity]",
     "there is no server",
     "is not a server of this file",
     "needs audiences, or identity.resource",

@@ -211,3 +211,17 @@ fn a_setting_of_all_servers_under_one_of_them_is_told_where_it_belongs() {
         "{told:?}"
     );
 }
+
+#[test]
+fn an_identity_that_would_let_everybody_in_is_refused() {
+    let told = |text: &str| {
+        toml_file(&format!("{text}\n[servers.a]\ncommand = 'a'\n")).problems("seawall.toml")
+    };
+    let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    let key = |digest: &str| format!("[[identity.api_keys]]\nname = 'ci'\nsha256 = '{digest}'");
+    assert!(told(&key(empty)).contains("is the digest of an empty key"));
+    let twice = format!("{}\n{}", key(&"0".repeat(64)), key(&"0".repeat(64)));
+    assert!(told(&twice).contains("stands twice"));
+    assert!(told("[servers.b]\ncommand = 'b'\nscopes = ['x']").contains("needs [identity]"));
+    assert!(told("[identity]\nscopes = ['x']").contains("names nobody"));
+}

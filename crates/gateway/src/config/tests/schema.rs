@@ -130,6 +130,9 @@ pub(super) fn file_with(way: &[String], key: &str, value: Json, server: Json) ->
     for (other, value) in needed(way).as_object().unwrap() {
         place.as_object_mut().unwrap().entry(other).or_insert(value.clone());
     }
+    if key == "scopes" && way.first().is_some_and(|first| first == "servers") {
+        file["identity"] = needed(&["identity".to_owned()]);
+    }
     file
 }
 
