@@ -1,16 +1,19 @@
 //! One caller, several accounts: what is allowed, cached, joined or kept for one of them is not for
 //! another; and what is refused says nothing untrue about what ran before.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use ::http::Method;
 use seawall_testkit::authz::{
     Act, Authorizer, Check, HttpAuthorizer, Jwks, Key, KeyKind, Reply, claims,
 };
 use serde_json::json;
+use tokio::sync::Semaphore;
 
 use crate::client::Client;
-use crate::kit::upstream::{answer, honest, write};
-use crate::kit::{Asked, Entry, Gateway, Upstream, text, until};
+use crate::kit::upstream::{STREAM, answer, honest, write};
+use crate::kit::{Asked, Entry, Gateway, Upstream, http, text, until};
 use crate::{calls, failure, server, tools};
 
 /// A server that answers a call after a second with the account that it was made in.
@@ -208,4 +211,67 @@ async fn tools_appear_by_themselves_when_the_authorizer_is_back() {
     crate::kit::within(10, "the client is told", heard).await;
     let list = client.ask(&session, "tools/list", json!({})).await.message();
     assert_eq!(list["result"]["tools"].as_array().unwrap().len(), 6, "{list}");
+}
+
+#[tokio::test]
+async fn a_client_that_comes_back_for_an_answer_must_still_be_allowed_to_have_it() {
+    let go = Arc::new(Semaphore::new(0));
+    let held = Arc::clone(&go);
+    let upstream = Upstream::start(move |asked: Asked, mut tcp| {
+        let go = Arc::clone(&held);
+        async move {
+            if !asked.is("tools/call") {
+                let list = asked.is("tools/list");
+                let said = if list { answer(&asked, &json!({"tools": tools()})) } else { honest(&asked) };
+                write(&mut tcp, &said).await;
+                return;
+            }
+            let log = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "begun"}});
+            let result = json!({"jsonrpc": "2.0", "id": asked.message["id"], "result": {"content": [{"type": "text", "text": "the secret"}]}});
+            write(&mut tcp, STREAM).await;
+            write(&mut tcp, format!("data: {log}\n\n").as_bytes()).await;
+            let _leave = go.acquire().await.unwrap();
+            write(&mut tcp, format!("data: {result}\n\n").as_bytes()).await;
+        }
+    })
+    .await;
+    let authorizer = Authorizer::start().await.unwrap();
+    let settings = format!("[ext_authz]\nservice = {:?}\n", authorizer.url());
+    let gateway = Gateway::serve_with(&settings, &[Entry::url("gh", &upstream.url)]).await;
+    let client = Client::new(&gateway, "/mcp/gh");
+    let session = client.session().await;
+    let body = crate::kit::client::tool_call(7, "echo", json!({"text": "x"})).to_string();
+    let plain = [
+        ("content-type", "application/json"),
+        ("accept", "application/json, text/event-stream"),
+        ("mcp-session-id", session.as_str()),
+    ];
+    let post = http::send(gateway.address, Method::POST, "/mcp/gh", &plain, body.into()).await;
+    let mut stream = post.into_body();
+    let mut heard = String::new();
+    let begun = async {
+        while !heard.contains("begun") {
+            let frame = http_body_util::BodyExt::frame(&mut stream).await.unwrap().unwrap();
+            heard.push_str(&String::from_utf8_lossy(&frame.into_data().unwrap_or_default()));
+        }
+    };
+    crate::kit::within(10, "the call begins", begun).await;
+    let event = heard.lines().rev().find_map(|line| line.strip_prefix("id: ")).unwrap().to_owned();
+    drop(stream);
+    go.add_permits(1);
+    let resume = async || {
+        let headers = [
+            ("mcp-session-id", session.as_str()),
+            ("accept", "text/event-stream"),
+            ("last-event-id", event.as_str()),
+        ];
+        http::send(gateway.address, Method::GET, "/mcp/gh", &headers, "".into()).await
+    };
+    authorizer.always(Reply::deny("not any more"));
+    let refused = http::whole(resume().await).await;
+    assert_eq!(refused.status, 403, "{}", refused.text());
+    assert!(!refused.text().contains("the secret"));
+    authorizer.always(Reply::allow());
+    let answered = http::whole(resume().await).await;
+    assert!(answered.text().contains("the secret"), "{}", answered.text());
 }

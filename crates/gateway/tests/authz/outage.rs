@@ -150,15 +150,8 @@ async fn the_three_outcomes_are_told_as_events_and_metrics() {
         authorizer.url()
     );
     let mut gateway = Gateway::serve_with(&settings, &[Entry::url("gh", &upstream.url)]).await;
-    let said = async |gateway: &Gateway, word: &str| {
-        let log = std::sync::Arc::clone(&gateway.log);
-        let find = || log.lock().unwrap().iter().find(|line| line.contains(word)).cloned();
-        crate::kit::until(20, word, async || find().is_some()).await;
-        let line = find().unwrap();
-        line.split("http://").nth(1).unwrap().split('/').next().unwrap().parse().unwrap()
-    };
-    let admin: std::net::SocketAddr = said(&gateway, "admin at").await;
-    gateway.address = said(&gateway, "listening on").await;
+    let admin = gateway.address_said("admin at").await;
+    gateway.address = gateway.address_said("listening on").await;
     let client = Client::new(&gateway, "/mcp/gh");
     let session = client.session().await;
     client.call(&session, "echo", json!({"text": "x"})).await;

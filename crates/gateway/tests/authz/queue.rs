@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use seawall_testkit::authz::{Authorizer, Check, Jwks, Key, KeyKind, Reply, claims};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use crate::client::Client;
 use crate::kit::upstream::{answer, honest, response, write};
-use crate::kit::{Asked, Entry, Gateway, Upstream, until};
+use crate::kit::{Asked, Entry, Gateway, Upstream, http, until};
 use crate::{calls, tools};
 
 /// A server that is too busy for writes until it is well.
@@ -109,4 +110,44 @@ async fn a_queued_write_is_checked_again_and_its_caller_reads_the_outcome_in_any
     assert_eq!(calls(&server, "send_mail"), sent().len());
     let others = outcome(&ann, &again, &queued[1]).await;
     assert!(others.get("error").is_some(), "ann reads nothing of eve: {others}");
+}
+
+#[tokio::test]
+async fn a_queued_write_of_a_key_that_was_taken_back_is_not_made() {
+    let folder = TempDir::new().unwrap();
+    let (server, is_well) = busy().await;
+    let key = |name: &str| {
+        let digest: String =
+            Sha256::digest(name).iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("[[identity.api_keys]]\nname = {name:?}\nsha256 = {digest:?}\n")
+    };
+    let settings = format!(
+        "[store]\npath = {:?}\n[defaults]\nretry = {{ base = \"20ms\" }}\nbreaker = {{ failures = 0 }}\n\
+         [admin]\nlisten = \"127.0.0.1:0\"\n",
+        folder.path().display().to_string(),
+    );
+    let serve = async |keys: String| {
+        let entry = Entry::url("gh", &server.url);
+        let mut gateway = Gateway::serve_with(&format!("{settings}{keys}"), &[entry]).await;
+        let admin = gateway.address_said("admin at").await;
+        gateway.address = gateway.address_said("listening on").await;
+        (gateway, admin)
+    };
+    let (gateway, _) = serve(format!("{}{}", key("ci"), key("other"))).await;
+    let client = Client::new(&gateway, "/mcp/gh").bearer("ci");
+    let session = client.session().await;
+    let answer = client.call(&session, "send_mail", json!({"text": "by ci"})).await;
+    assert_eq!(answer["result"]["_meta"]["seawall/served"]["code"], "QUEUED", "{answer}");
+    drop(client);
+    gateway.stop().await;
+    let tried = calls(&server, "send_mail");
+    is_well.store(true, Ordering::SeqCst);
+    let (_gateway, admin) = serve(key("other")).await;
+    until(30, "the write is given up", async || {
+        let path = "/resilience/queue";
+        let sent = http::send(admin, ::http::Method::GET, path, &[], "".into()).await;
+        http::whole(sent).await.text().contains("is not known any more")
+    })
+    .await;
+    assert_eq!(calls(&server, "send_mail"), tried);
 }

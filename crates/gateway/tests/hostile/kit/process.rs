@@ -86,6 +86,18 @@ impl Gateway {
         gateway
     }
 
+    /// The address in the first line of its log that has this word.
+    #[allow(dead_code, reason = "needed where it listens twice")]
+    pub(crate) async fn address_said(&self, word: &str) -> SocketAddr {
+        let log = Arc::clone(&self.log);
+        let find = || {
+            let lines = log.lock().unwrap();
+            lines.iter().find(|line| line.contains(word)).and_then(|line| address(line))
+        };
+        until(20, word, async || find().is_some()).await;
+        find().unwrap()
+    }
+
     /// The same, but nobody reads its stderr any more once it listens.
     pub(crate) async fn unheard(servers: &[Entry]) -> (Self, impl Sized) {
         let mut gateway = Self::silent("", servers).await;
