@@ -34,6 +34,7 @@ pub(crate) struct AccessControl {
     servers: HashMap<String, AccessRules>,
     /// The headers of clients that an authorizer or a server gets to see.
     wanted_headers: Vec<HeaderName>,
+    is_all_open: bool,
 }
 
 /// Who may use one server.
@@ -42,6 +43,12 @@ struct AccessRules {
     external: Option<Arc<ExternalAuthorizer>>,
     scopes: Vec<String>,
     pass_headers: Vec<PassedHeader>,
+}
+
+impl AccessRules {
+    fn are_plain(&self) -> bool {
+        self.external.is_none() && self.pass_headers.is_empty()
+    }
 }
 
 impl AccessControl {
@@ -70,7 +77,8 @@ impl AccessControl {
         wanted_headers.dedup();
         let identity =
             config.identity.as_ref().map(|settings| Arc::new(Identity::new(settings, http)));
-        Ok(Self { identity, servers, wanted_headers })
+        let is_all_open = identity.is_none() && servers.values().all(AccessRules::are_plain);
+        Ok(Self { identity, servers, wanted_headers, is_all_open })
     }
 
     /// The headers of a request that an authorizer or a server gets to see.
@@ -87,16 +95,17 @@ impl AccessControl {
         seen
     }
 
-    /// Whether an external authorizer decides about the calls of any server.
-    pub(crate) fn is_checked(&self) -> bool {
-        self.servers.values().any(|rules| rules.external.is_some())
+    /// Whether everybody who reaches the gateway may use every server, and none gets anything of
+    /// them: then no call has to be looked at.
+    pub(crate) fn is_all_open(&self) -> bool {
+        self.is_all_open
     }
 
     /// Whether everybody who reaches the gateway may use the server, and it gets nothing of them.
     pub(crate) fn is_open(&self, server: &str) -> bool {
-        let is_plain =
-            |rules: &AccessRules| rules.external.is_none() && rules.pass_headers.is_empty();
-        self.identity.is_none() && self.servers.get(server).is_none_or(is_plain)
+        self.is_all_open
+            || self.identity.is_none()
+                && self.servers.get(server).is_none_or(AccessRules::are_plain)
     }
 
     /// The external authorizer of a server.
@@ -142,12 +151,21 @@ impl AccessControl {
             Some(external) => external.check(question).await?,
             None => Allowance::default(),
         };
-        for rule in &rules.pass_headers {
-            if let Some(value) = rule.value(question.origin.headers.get(&rule.from)) {
-                allowed.pass(rule.to.clone(), value);
-            }
+        for (name, value) in self.passed(question.server, question.origin).headers {
+            allowed.pass(name, value);
         }
         Ok(allowed)
+    }
+
+    /// The headers of a client that a server gets by its own rules.
+    pub(crate) fn passed(&self, server: &str, origin: &CallOrigin) -> Allowance {
+        let mut passed = Allowance::default();
+        for rule in self.servers.get(server).into_iter().flat_map(|rules| &rules.pass_headers) {
+            if let Some(value) = rule.value(origin.headers.get(&rule.from)) {
+                passed.pass(rule.to.clone(), value);
+            }
+        }
+        passed
     }
 }
 

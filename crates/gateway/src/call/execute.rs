@@ -118,7 +118,10 @@ pub(crate) fn may_have_run(
     else {
         return false;
     };
-    let execution = Execution::new(route, caller, server, policy, call);
+    // The earlier call was made in the account that this one names.
+    let allowed = Arc::new(route.access.passed(&server.name, &call.origin));
+    let call = GatewayCall { allowed, ..call.clone() };
+    let execution = Execution::new(route, caller, server, policy, &call);
     let _noted = execution.noted();
     route.policies.pipeline.is_pending(&execution.policy.tool, &execution.asked)
 }
@@ -429,8 +432,12 @@ impl Execution {
         attempt: &Attempt,
         call: GatewayCall,
     ) -> Result<GatewayCall, FailureSignals> {
-        if self.is_own(attempt) || self.route.access.is_open(&server.name) {
+        if self.is_own(attempt) {
             return Ok(call);
+        }
+        if self.route.access.is_open(&server.name) {
+            // The headers of the client's own call are for its own server.
+            return Ok(GatewayCall { allowed: Arc::default(), ..call });
         }
         authorize(&self.route, server, &call).await.map_err(|refusal| match refusal {
             Refusal::NotAllowed(_, refusal) => refusal.signals(),

@@ -44,7 +44,7 @@ enum Command {
     Run(RunArgs),
     /// Serve all configured servers on one endpoint
     #[command(
-        after_help = "Examples:\n  seawall serve --config seawall.toml\n  seawall serve --config ~/.cursor/mcp.json --listen 127.0.0.1:7332\n\n\
+        after_help = "Examples:\n  seawall serve --config seawall.toml\n  seawall serve --config ~/.cursor/mcp.json --listen 127.0.0.1:7332\n  seawall serve --config agentgateway.yaml\n\n\
                             All servers are at /mcp, with tools named <server>__<tool> (of an only server as it names them, unless prefix = \"always\"); one server alone is at /mcp/<server>."
     )]
     Serve(ServeArgs),

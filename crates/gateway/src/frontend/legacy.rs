@@ -202,8 +202,7 @@ async fn request(
         Ok(began) => began,
         Err(error) => return respond::error(StatusCode::OK, Some(&id), &error),
     };
-    let is_checked = session.route.access.is_checked();
-    let kept = is_checked.then(|| call.request.clone());
+    let kept = (!session.route.access.is_all_open()).then(|| call.request.clone());
     let asked = StreamRequest { id: id.detached(), is_call: call.request.method() == "tools/call" };
     let (owner, to) = (Arc::clone(session), Arc::clone(&stream));
     tokio::spawn(async move {

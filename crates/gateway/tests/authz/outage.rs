@@ -68,10 +68,9 @@ async fn an_authorizer_that_is_away_fails_closed_at_once_and_is_used_when_it_is_
         let answer = client.call(&session, "echo", json!({"text": number.to_string()})).await;
         assert_eq!(failure(&answer)["code"], "AUTHZ_UNAVAILABLE");
     }
-    // The breaker is open: nothing is waited for, and the client learns when it is worth trying.
-    let began = tokio::time::Instant::now();
+    // The breaker is open: nobody is asked, and the client learns when it is worth trying.
     let answer = client.call(&session, "echo", json!({"text": "at once"})).await;
-    assert!(began.elapsed() < Duration::from_millis(250), "{:?}", began.elapsed());
+    assert!(text(&answer).contains("is not asked now"), "{}", text(&answer));
     let after = failure(&answer)["retryAfter"].as_u64().unwrap();
     assert!((1..=5).contains(&after), "{after}");
     authorizer.again().await.unwrap();

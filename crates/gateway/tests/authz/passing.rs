@@ -61,3 +61,23 @@ async fn one_named_header_is_passed_on_under_another_name_and_nothing_else() {
             .all(|asked| !asked.head.contains("of ann") && !asked.head.contains("of bob"))
     );
 }
+
+#[tokio::test]
+async fn the_header_of_one_server_does_not_follow_the_call_to_another() {
+    let (down, other) = (telling().await, telling().await);
+    let down_url = down.url.clone();
+    drop(down);
+    let rule = "pass_header = { from = \"x-token\", to = \"authorization\" }";
+    let fallback = "[tools.\"first/echo\"]\neffect = \"read_only\"\nfallback = [{ tool = \"other/echo\" }]\n\
+                    [tools.\"other/echo\"]\neffect = \"read_only\"\n[reconnect]\nwait = \"1s\"\n";
+    let entries = [Entry::url("first", &down_url).with(rule), Entry::url("other", &other.url)];
+    let gateway = Gateway::serve_with(fallback, &entries).await;
+    let client = Client::new(&gateway, "/mcp").with("x-token", "for the first alone");
+    let session = client.session().await;
+    client.ask(&session, "tools/list", json!({})).await;
+    let answer = client.call(&session, "first__echo", json!({})).await;
+    assert_eq!(answer["result"]["_meta"]["seawall/served"]["by"], "alternate", "{answer}");
+    let seen = other.seen();
+    assert!(seen.iter().any(|asked| asked.is("tools/call")));
+    assert!(seen.iter().all(|asked| !asked.head.contains("for the first alone")), "{seen:?}");
+}

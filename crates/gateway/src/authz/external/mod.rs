@@ -96,11 +96,6 @@ impl Allowance {
         Some(digest(&parts.collect::<Vec<_>>()).into())
     }
 
-    /// Whether the call goes on as it came.
-    pub(crate) fn is_plain(&self) -> bool {
-        self.headers.is_empty() && self.removed.is_empty()
-    }
-
     /// Adds a header, unless the authorizer sets or removes it.
     pub(crate) fn pass(&mut self, name: HeaderName, value: HeaderValue) {
         let is_set = self.headers.iter().any(|(known, _)| *known == name);
