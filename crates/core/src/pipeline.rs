@@ -1,5 +1,7 @@
 //! Decides the parts of a pipeline: which servers and tools it knows, and which state they share.
 
+mod reconfigured;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -7,8 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use crate::admit::Gatekeeper;
 use crate::admit::key::Keys;
+use crate::admit::{CallerRates, Gatekeeper};
 use crate::attempt::breaker::{Breaker, BreakerMode};
 use crate::classify::Classifier;
 use crate::env::Env;
@@ -139,7 +141,8 @@ impl Default for Settings<Value> {
 pub struct Pipeline<T> {
     pub(crate) env: Env,
     pub(crate) classifier: Classifier,
-    pub(crate) gatekeeper: Gatekeeper<T>,
+    pub(crate) gatekeeper: Arc<Gatekeeper<T>>,
+    pub(crate) callers: Option<Arc<CallerRates>>,
     pub(crate) keys: Keys,
     pub(crate) style: TextStyle,
     debug: bool,
@@ -152,6 +155,8 @@ pub struct Pipeline<T> {
     global: Arc<Breaker>,
     global_rules: BreakerPolicy,
     known: RwLock<KnownServers>,
+    /// How many pipelines this one follows; servers that it registers are born then.
+    generation: u64,
 }
 
 /// The servers, and the tools of each.
@@ -160,6 +165,7 @@ struct KnownServers {
     servers: HashMap<Arc<str>, KnownServer>,
 }
 
+#[derive(Clone)]
 struct KnownServer {
     server: Arc<Server>,
     policy: ServerPolicy,
@@ -178,15 +184,29 @@ impl<T: Clone> Pipeline<T> {
     /// A pipeline without servers.
     pub fn new(settings: Settings<T>) -> Result<Self, Invalid> {
         let clock = &settings.env.clock;
+        let gatekeeper = Arc::new(Gatekeeper::new(settings.kept_bytes, settings.weigh, clock)?);
+        let callers = settings.caller_rate.map(|rate| CallerRates::new(rate, clock)).transpose()?;
         let global = Breaker::new("global", settings.global_breaker.clone(), &settings.env);
         let global = Arc::new(global.map_err(|error| error.within("global_breaker"))?);
-        let gatekeeper =
-            Gatekeeper::new(settings.caller_rate, settings.kept_bytes, settings.weigh, clock)?;
-        Ok(Self {
+        Ok(Self::of(settings, gatekeeper, callers.map(Arc::new), Keys::default(), global))
+    }
+}
+
+impl<T> Pipeline<T> {
+    /// A pipeline without servers, with this state of admission.
+    fn of(
+        settings: Settings<T>,
+        gatekeeper: Arc<Gatekeeper<T>>,
+        callers: Option<Arc<CallerRates>>,
+        keys: Keys,
+        global: Arc<Breaker>,
+    ) -> Self {
+        Self {
             gatekeeper,
+            callers,
             env: settings.env,
             classifier: settings.classifier,
-            keys: Keys::default(),
+            keys,
             style: settings.style,
             debug: settings.debug,
             debug_on_request: settings.debug_on_request,
@@ -198,7 +218,8 @@ impl<T: Clone> Pipeline<T> {
             global,
             global_rules: settings.global_breaker,
             known: RwLock::default(),
-        })
+            generation: 0,
+        }
     }
 }
 
@@ -264,7 +285,8 @@ impl<T> Pipeline<T> {
             };
         }
         let name: Arc<str> = name.into();
-        let server = Arc::new(Server::new(name.clone(), policy.clone(), &self.env)?);
+        let server =
+            Arc::new(Server::new(name.clone(), policy.clone(), &self.env, self.generation)?);
         let shared_breaker =
             Arc::new(Breaker::new(name.clone(), policy.shared.clone(), &self.env)?);
         let (tools, readers) = (HashMap::new(), Readers::default());

@@ -11,17 +11,15 @@ use crate::model::invalid::Invalid;
 use crate::model::policy::rate::Rate;
 use crate::time::clock::Clock;
 
-/// The state of admission: ledger, response cache and the rate limiters of callers.
+/// The state of admission that outlives a pipeline's settings: ledger and response cache.
 #[derive(Debug)]
 pub(crate) struct Gatekeeper<T> {
     pub(crate) ledger: Ledger<T>,
     pub(crate) copies: cache::ResponseCache<T>,
-    pub(crate) callers: Option<CallerRates>,
 }
 
 impl<T: Clone> Gatekeeper<T> {
     pub(crate) fn new(
-        caller_rate: Option<Rate>,
         kept_bytes: u64,
         weigh: fn(&T) -> usize,
         clock: &Clock,
@@ -29,7 +27,6 @@ impl<T: Clone> Gatekeeper<T> {
         Ok(Self {
             ledger: Ledger::new(weigh, clock),
             copies: cache::ResponseCache::new(kept_bytes, weigh, clock.clone())?,
-            callers: caller_rate.map(|rate| CallerRates::new(rate, clock)).transpose()?,
         })
     }
 }
@@ -47,9 +44,13 @@ pub(crate) struct CallerRates {
 }
 
 impl CallerRates {
-    fn new(rate: Rate, clock: &Clock) -> Result<Self, Invalid> {
+    pub(crate) fn new(rate: Rate, clock: &Clock) -> Result<Self, Invalid> {
         rate.validate().map_err(|error| error.within("caller_rate"))?;
         Ok(Self { rate, clock: clock.clone(), limits: Cache::new(CALLERS) })
+    }
+
+    pub(crate) fn rate(&self) -> Rate {
+        self.rate
     }
 
     pub(crate) fn check(&self, caller: &Arc<str>) -> Result<(), std::time::Duration> {

@@ -11,7 +11,6 @@ use serde_json::{Map, Number, Value};
 use siphasher::sip128::{Hash128, Hasher128, SipHasher13};
 
 use super::halves::Halves;
-use crate::model::call::Call;
 
 /// The identity of a call: two calls with equal keys are the same call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -84,12 +83,6 @@ impl Keys {
     /// craft calls that collide: use it only where a collision harms nobody but that caller.
     pub fn fixed() -> Self {
         Self(SipHasher13::new_with_keys(0x05ea_3a11, 0x05ea_3a11))
-    }
-
-    /// The key of the cached response: a call's context, sent beside its arguments, may change the
-    /// answer of a read.
-    pub(crate) fn of_copy(&self, key: CallKey, call: &Call) -> CallKey {
-        call.context.as_deref().map_or(key, |context| self.scoped(key, context))
     }
 
     /// The key of the same call within a `scope`.

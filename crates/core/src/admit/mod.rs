@@ -20,4 +20,4 @@ use std::sync::atomic;
 use std::sync;
 
 #[cfg(feature = "pipeline")]
-pub(crate) use gatekeeper::Gatekeeper;
+pub(crate) use gatekeeper::{CallerRates, Gatekeeper};

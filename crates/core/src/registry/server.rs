@@ -16,28 +16,61 @@ use crate::model::policy::ServerPolicy;
 #[derive(Debug)]
 pub struct Server {
     pub(crate) name: Arc<str>,
-    pub(crate) slots: Option<Bulkhead>,
-    pub(crate) rate: Option<RateQueue>,
-    pub(crate) budget: RetryBudget,
-    pub(crate) connection: Option<Breaker>,
+    /// Tells the server from an earlier one of the same name; the responses of that one are not its
+    /// own.
+    pub(crate) born: u64,
+    pub(crate) slots: Option<Arc<Bulkhead>>,
+    pub(crate) rate: Option<Arc<RateQueue>>,
+    pub(crate) budget: Arc<RetryBudget>,
+    pub(crate) connection: Option<Arc<Breaker>>,
     pub(crate) hint: Option<String>,
-    writes: WriteCount,
+    writes: Arc<WriteCount>,
 }
 
 impl Server {
-    pub(crate) fn new(name: Arc<str>, policy: ServerPolicy, env: &Env) -> Result<Self, Invalid> {
+    pub(crate) fn new(
+        name: Arc<str>,
+        policy: ServerPolicy,
+        env: &Env,
+        born: u64,
+    ) -> Result<Self, Invalid> {
         policy.validate()?;
+        let rate = policy.rate.map(|rate| RateQueue::new(rate, &env.clock)).transpose()?;
+        let connection = policy
+            .connection
+            .map(|breaker| Breaker::new(name.clone(), breaker, env))
+            .transpose()?;
         Ok(Self {
-            slots: policy.slots.map(Bulkhead::new).transpose()?,
-            rate: policy.rate.map(|rate| RateQueue::new(rate, &env.clock)).transpose()?,
-            budget: RetryBudget::new(policy.budget, &env.clock)?,
-            connection: policy
-                .connection
-                .map(|breaker| Breaker::new(name.clone(), breaker, env))
-                .transpose()?,
+            born,
+            slots: policy.slots.map(Bulkhead::new).transpose()?.map(Arc::new),
+            rate: rate.map(Arc::new),
+            budget: Arc::new(RetryBudget::new(policy.budget, &env.clock)?),
+            connection: connection.map(Arc::new),
             hint: policy.hint,
-            writes: WriteCount::default(),
+            writes: Arc::default(),
             name,
+        })
+    }
+
+    /// The same server under a `new` policy: it keeps what it has seen, and each limit that the
+    /// policy does not change.
+    pub(crate) fn renewed(
+        &self,
+        old: &ServerPolicy,
+        new: ServerPolicy,
+        env: &Env,
+    ) -> Result<Self, Invalid> {
+        let fresh = Self::new(self.name.clone(), new.clone(), env, self.born)?;
+        Ok(Self {
+            slots: if old.slots == new.slots { self.slots.clone() } else { fresh.slots },
+            rate: if old.rate == new.rate { self.rate.clone() } else { fresh.rate },
+            budget: if old.budget == new.budget { self.budget.clone() } else { fresh.budget },
+            connection: match old.connection == new.connection {
+                true => self.connection.clone(),
+                false => fresh.connection,
+            },
+            writes: self.writes.clone(),
+            ..fresh
         })
     }
 
@@ -48,7 +81,7 @@ impl Server {
 
     /// Its bulkhead, if concurrency is limited.
     pub fn slots(&self) -> Option<&Bulkhead> {
-        self.slots.as_ref()
+        self.slots.as_deref()
     }
 
     /// Its retry budget.
@@ -58,7 +91,7 @@ impl Server {
 
     /// The breaker of its connection, if there is one.
     pub fn connection(&self) -> Option<&Breaker> {
-        self.connection.as_ref()
+        self.connection.as_deref()
     }
 
     /// How many writes the server may have executed; a cached response is fresh only while this

@@ -110,6 +110,12 @@ impl Tool {
         Self { pause: other.pause.clone(), silence: other.silence.clone(), slots, ..self }
     }
 
+    /// The same tool at its server under another policy.
+    pub(crate) fn at(&self, server: &Arc<Server>) -> Self {
+        let (name, policy) = (self.name.clone(), self.policy.clone());
+        Self::new(name, server.clone(), policy, self.breaker.clone()).sharing_with(self)
+    }
+
     /// Its name at its server.
     pub fn name(&self) -> &str {
         &self.name
@@ -162,5 +168,15 @@ impl Keys {
     pub fn of(&self, tool: &Tool, call: &Call) -> CallKey {
         let written = call.written.as_deref().unwrap_or_default();
         self.key(&[&*tool.server.name, &*tool.name, &*call.caller, written], &call.arguments)
+    }
+
+    /// The key of the cached response: a call's context, sent beside its arguments, may change the
+    /// answer of a read, and a server that took the name of another has responses of its own.
+    pub(crate) fn of_copy(&self, key: CallKey, tool: &Tool, call: &Call) -> CallKey {
+        let key = call.context.as_deref().map_or(key, |context| self.scoped(key, context));
+        match tool.server.born {
+            0 => key,
+            born => self.scoped(key, &born.to_string()),
+        }
     }
 }

@@ -17,7 +17,7 @@ const WORDS: usize = 16;
 type Rank = (u8, usize, Arc<str>);
 
 /// The read tools of one server that can verify a write.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Readers {
     all: BTreeSet<Rank>,
     about: HashMap<String, BTreeSet<Rank>>,

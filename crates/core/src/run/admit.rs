@@ -139,7 +139,7 @@ impl<T: Clone> Gatekeeper<T> {
     }
 
     fn within_rate<'a>(&'a self, run: &Run<'a, T>, leading: Leading<'a, T>) -> Admitted<'a, T> {
-        let callers = self.callers.as_ref().filter(|_| run.tool.policy.is_of_a_tool());
+        let callers = run.pipeline.callers.as_ref().filter(|_| run.tool.policy.is_of_a_tool());
         if let Some(Err(wait)) = callers.map(|callers| callers.check(&run.call.caller)) {
             return Admitted::refused(run.refuse(
                 Cause::RateLimited,

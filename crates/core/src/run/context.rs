@@ -177,7 +177,7 @@ impl<'a, T> Run<'a, T> {
 
     /// The key of the call's cached response.
     pub(crate) fn copy_key(&self) -> CallKey {
-        self.pipeline.keys.of_copy(self.key(), self.call)
+        self.pipeline.keys.of_copy(self.key(), self.tool, self.call)
     }
 
     /// The key of the call in the ledger: the caller's, or that of the scope within which the call

@@ -75,11 +75,11 @@ impl<T: Clone> Run<'_, T> {
             progress.own_slot = free(tool.slots.as_deref()).map_err(StartBlocked::OwnSlot)?;
         }
         if progress.server_slot.is_none() {
-            let slots = tool.server.slots.as_ref();
+            let slots = tool.server.slots.as_deref();
             progress.server_slot = free(slots).map_err(StartBlocked::ServerSlot)?;
         }
         let now = if progress.has_turn { self.env().clock.now() } else { self.now() };
-        let rate = tool.server.rate.as_ref().filter(|_| !progress.has_turn);
+        let rate = tool.server.rate.as_deref().filter(|_| !progress.has_turn);
         if let Some(turns) = rate.filter(|turns| !turns.try_take(now)) {
             return Err(StartBlocked::Turn(turns));
         }

@@ -11,20 +11,20 @@ use crate::run::attempt::{AttemptFailed, AttemptRole};
 
 /// The longest wait that a breaker of the tool imposes now.
 pub(crate) fn wait(tool: &Tool) -> Option<Duration> {
-    let connection = tool.server.connection.as_ref().and_then(Breaker::wait);
+    let connection = tool.server.connection.as_deref().and_then(Breaker::wait);
     connection.max(tool.breaker.as_ref().and_then(|breaker| breaker.wait()))
 }
 
 /// Whether every breaker of the tool is closed.
 pub(super) fn is_closed(tool: &Tool) -> bool {
     let is_closed = |breaker: &Breaker| breaker.status() == BreakerStatus::Closed;
-    tool.server.connection.as_ref().is_none_or(is_closed)
+    tool.server.connection.as_deref().is_none_or(is_closed)
         && tool.breaker.as_deref().is_none_or(is_closed)
 }
 
 /// Refuses the tool if one of its breakers would.
 pub(super) fn peek(tool: &Tool) -> Result<(), BreakerRefusal<'_>> {
-    tool.server.connection.as_ref().map_or(Ok(()), |breaker| breaker.peek())?;
+    tool.server.connection.as_deref().map_or(Ok(()), |breaker| breaker.peek())?;
     tool.breaker.as_ref().map_or(Ok(()), |breaker| breaker.peek())
 }
 
@@ -39,8 +39,12 @@ impl<'a> BreakerPermits<'a> {
     pub(super) fn take(tool: &'a Tool, limit: Duration) -> Result<Self, BreakerRefusal<'a>> {
         let usual = tool.policy.attempt_timeout.unwrap_or(tool.policy.timeout);
         let lease = limit.max(usual).saturating_add(GRACE);
-        let connection =
-            tool.server.connection.as_ref().map(|breaker| breaker.admit_for(lease)).transpose()?;
+        let connection = tool
+            .server
+            .connection
+            .as_deref()
+            .map(|breaker| breaker.admit_for(lease))
+            .transpose()?;
         let own = tool.breaker.as_ref().map(|breaker| breaker.admit_for(lease)).transpose()?;
         Ok(Self { own, connection })
     }

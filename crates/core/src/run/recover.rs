@@ -55,7 +55,8 @@ impl<T: Clone> Pipeline<T> {
     /// Whether a stale cached response would answer the call if it failed now: then a long wait for
     /// a live answer is not worthwhile.
     pub fn has_copy(&self, tool: &Tool, call: &Call) -> bool {
-        self.is_rescued(tool, || self.keys.of_copy(self.keys.of(tool, call), call))
+        let key = || self.keys.of_copy(self.keys.of(tool, call), tool, call);
+        self.is_rescued(tool, key)
     }
 
     fn is_rescued(&self, tool: &Tool, key: impl FnOnce() -> CallKey) -> bool {
@@ -300,8 +301,11 @@ impl<T: Clone> Run<'_, T> {
     ) -> Option<FallbackAnswer<T>> {
         let arguments = Arc::new(page::previous_page(&self.call.arguments, argument)?);
         let keys = &self.pipeline.keys;
-        let key =
-            keys.of_copy(keys.of(self.tool, &Call { arguments, ..self.call.clone() }), self.call);
+        let key = keys.of_copy(
+            keys.of(self.tool, &Call { arguments, ..self.call.clone() }),
+            self.tool,
+            self.call,
+        );
         let stale = self.pipeline.stale_copy(self.tool, key)?;
         let note = texts::previous_page(
             self.pipeline.style,

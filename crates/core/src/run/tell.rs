@@ -84,7 +84,7 @@ fn still_running(tool: String, server: &str) -> FailureReport {
 /// The scope of the breaker that refuses a tool: its own, or its server's connection.
 fn open_breaker(tool: &Tool) -> Scope {
     let is_cut_off =
-        tool.server.connection.as_ref().is_some_and(|breaker| breaker.wait().is_some());
+        tool.server.connection.as_deref().is_some_and(|breaker| breaker.wait().is_some());
     if is_cut_off { Scope::Server } else { tool.policy.scope }
 }
 

@@ -29,6 +29,7 @@ mod pauses;
 mod pipeline;
 mod queued;
 mod real_tools;
+mod reconfigured;
 mod recover;
 mod rejoin;
 mod restore;
