@@ -244,6 +244,7 @@ const LAYERS: [(&str, &[&str]); 2] = [
             "route",
             "call",
             "gateway",
+            "reload",
             "frontend",
             "admin",
             "check",

@@ -1,4 +1,4 @@
-//! Decides what a pipeline keeps when its settings change: everything that the change does not name.
+//! Decides what a pipeline keeps when its settings change: whatever the change does not name.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -21,7 +21,8 @@ impl<T> Pipeline<T> {
     ///
     /// ```
     /// # use seawall::{Pipeline, Policy, ServerPolicy, Settings};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Invalid> {
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), seawall::Invalid> {
     /// let before = Pipeline::<String>::new(Settings::default())?;
     /// before.server("github", ServerPolicy::default())?;
     /// before.tool("github", "get_issue", Policy::default())?;
