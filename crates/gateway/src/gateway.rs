@@ -1,46 +1,65 @@
-//! Decides how a gateway is put together: its servers, the routes to them, and the state that
-//! routes share between clients.
+//! Decides how a gateway is put together, and how it goes on under another configuration: its
+//! servers, the routes to them, and the state that outlives both.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+mod change;
+mod generation;
 
-use seawall::{DurableQueue, Env};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use crate::authz::AccessControl;
-use crate::call::queued;
+use tokio::sync::watch;
+
+pub(crate) use change::ConfigChange;
+pub(crate) use generation::Generation;
+
+use crate::call::queued::{self, QueueDeliveries};
 use crate::catalog::cached_lists::CatalogHooks;
 use crate::client::client_limits::ClientLimits;
 use crate::client::detached::DetachedCalls;
 use crate::client::pending::PendingAnswers;
 use crate::client::results::ResultStore;
-use crate::client::server_set::{ServerSet, SessionHooks, SharedConnections};
+use crate::client::server_set::SessionHooks;
 use crate::client::session::warm::WarmConnections;
-use crate::config::{Config, ServerConfig};
-use crate::policy::registry::PolicyRegistry;
-use crate::policy::startup;
+use crate::config::Config;
 use crate::queue::QueueStore;
 use crate::route::Route;
 use crate::runtime::http_client::SharedHttpClient;
 use crate::runtime::lifecycle::Lifecycle;
 use crate::store::catalog_cache::CatalogCache;
 use crate::store::journal::{Journal, JournalPlace};
-use crate::translate::pool::ConnectionPool;
 use crate::upstream::Server;
 use crate::upstream::processes::Processes;
 
-/// One gateway: its servers, one route to all of them and one route to each.
+/// One gateway.
 pub(crate) struct Gateway {
-    /// All servers, in the order of the configuration.
-    pub servers: Vec<Arc<Server>>,
     /// Shutdown: draining, then closing.
     pub lifecycle: Arc<Lifecycle>,
-    /// The largest message that the gateway takes from a client, in bytes.
-    pub max_request: usize,
-    /// How long a session may be idle before its servers are stopped.
-    pub session_idle: Duration,
-    all: Arc<Route>,
-    each: HashMap<String, Arc<Route>>,
+    parts: GatewayParts,
+    /// The configuration that the gateway was started with.
+    first: Config,
+    now: RwLock<Arc<Generation>>,
+    /// How many configurations came after the first.
+    changes: watch::Sender<u64>,
+    deliveries: Mutex<Option<QueueDeliveries>>,
+    is_one_client: AtomicBool,
+    /// One change of configuration at a time.
+    changing: tokio::sync::Mutex<()>,
+}
+
+/// The state of a gateway that outlives its configuration.
+struct GatewayParts {
+    lifecycle: Arc<Lifecycle>,
+    http: SharedHttpClient,
+    processes: Arc<Processes>,
+    catalog_cache: Arc<CatalogCache>,
+    store: Option<QueueStore>,
+    conversations: Arc<dyn SessionHooks>,
+    warm: Arc<WarmConnections>,
+    journal: Arc<Journal>,
+    detached: DetachedCalls,
+    results: Arc<ResultStore>,
+    client_limits: Arc<ClientLimits>,
+    pending: Arc<PendingAnswers>,
 }
 
 impl Gateway {
@@ -51,125 +70,108 @@ impl Gateway {
         store: Option<QueueStore>,
     ) -> std::io::Result<Arc<Self>> {
         let catalog_cache = Arc::new(catalog_cache);
-        let durable = store.clone().map(|store| Arc::new(store) as Arc<dyn DurableQueue>);
-        let policies =
-            Arc::new(PolicyRegistry::new(config, durable).map_err(std::io::Error::other)?);
-        let lifecycle = Arc::new(Lifecycle::default());
-        let http = SharedHttpClient::default();
-        let access = Arc::new(
-            AccessControl::new(config, &http, policies.env()).map_err(std::io::Error::other)?,
-        );
-        if let Some(identity) = &access.identity {
-            identity.start(&lifecycle);
-        }
-        let servers = servers(config, &http, &lifecycle, policies.env());
-        // Hooks come first, so that the first handshake already fills the catalog cache. Then the
-        // tool lists cached on disk decide the policies of tools until their servers have listed
-        // them again.
-        servers.iter().for_each(|server| {
-            server.when_greeted(startup::when_greeted(&catalog_cache, &policies))
-        });
-        servers.iter().for_each(|server| startup::recall(&catalog_cache, &policies, server));
-        let names = || servers.iter().map(|server| server.name.clone());
-        let shared: Arc<SharedConnections> =
-            Arc::new(names().map(|name| (name, Default::default())).collect());
-        let pools: Arc<HashMap<String, ConnectionPool>> =
-            Arc::new(names().map(|name| (name, ConnectionPool::default())).collect());
-        let conversations: Arc<dyn SessionHooks> =
-            Arc::new(CatalogHooks { catalog_cache: Arc::clone(&catalog_cache) });
-        let (detached, results): (DetachedCalls, Arc<ResultStore>) = Default::default();
-        let client_limits: Arc<ClientLimits> = Arc::default();
-        let pending = Arc::new(PendingAnswers::new(config.answer_memory));
-        let (warm, journal): (Arc<WarmConnections>, Arc<Journal>) = Default::default();
-        let everywhere: Arc<[Arc<Server>]> = servers.iter().cloned().collect();
-        let route = |servers: Vec<Arc<Server>>, is_prefixed| {
-            let set = ServerSet {
-                servers,
-                warm: Arc::clone(&warm),
-                shared: Arc::clone(&shared),
-                conversations: Arc::clone(&conversations),
-            };
-            Arc::new(Route {
-                set: Arc::new(set),
-                is_prefixed,
-                lifecycle: Arc::clone(&lifecycle),
-                catalog_cache: Arc::clone(&catalog_cache),
-                access: Arc::clone(&access),
-                policies: Arc::clone(&policies),
-                detached: detached.clone(),
-                client_limits: Arc::clone(&client_limits),
-                results: Arc::clone(&results),
-                pending: Arc::clone(&pending),
-                store: store.clone(),
-                journal: Arc::clone(&journal),
-                everywhere: Arc::clone(&everywhere),
-                pools: Arc::clone(&pools),
-                owners: Mutex::default(),
-            })
+        let lifecycle: Arc<Lifecycle> = Arc::default();
+        let parts = GatewayParts {
+            lifecycle: Arc::clone(&lifecycle),
+            http: SharedHttpClient::default(),
+            processes: Arc::default(),
+            conversations: Arc::new(CatalogHooks { catalog_cache: Arc::clone(&catalog_cache) }),
+            catalog_cache,
+            store,
+            warm: Arc::default(),
+            journal: Arc::default(),
+            detached: DetachedCalls::default(),
+            results: Arc::default(),
+            client_limits: Arc::default(),
+            pending: Arc::new(PendingAnswers::new(config.answer_memory)),
         };
-        let all = route(servers.clone(), config.rules.prefix.is_used(servers.len()));
-        // Only the route to all servers delivers queued writes: a second delivery task for the same
-        // server would break the order of its queue.
-        if let Some(store) = &store {
-            queued::start(&all, store);
-        }
-        let each = servers
-            .iter()
-            .map(|server| (server.name.clone(), route(vec![Arc::clone(server)], false)))
-            .collect();
-        let (max_request, session_idle) = (config.max_request, config.session_idle);
-        Ok(Arc::new(Self { servers, lifecycle, max_request, session_idle, all, each }))
+        let first = Generation::first(config, &parts).map_err(std::io::Error::other)?;
+        let gateway = Self {
+            lifecycle,
+            parts,
+            first: config.clone(),
+            now: RwLock::new(Arc::new(first)),
+            changes: watch::Sender::new(0),
+            deliveries: Mutex::default(),
+            is_one_client: AtomicBool::new(false),
+            changing: tokio::sync::Mutex::default(),
+        };
+        gateway.deliver(&gateway.all());
+        Ok(Arc::new(gateway))
+    }
+
+    /// The configuration in force, with its servers and routes.
+    pub(crate) fn now(&self) -> Arc<Generation> {
+        Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes when another configuration is in force.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 
     /// The route of a path: `/mcp` leads to all servers, `/mcp/<server>` to one.
-    pub(crate) fn route(&self, path: &str) -> Option<&Arc<Route>> {
-        match path.strip_prefix("/mcp")? {
-            "" | "/" => Some(&self.all),
-            rest => self.each.get(rest.strip_prefix('/')?.trim_end_matches('/')),
-        }
+    pub(crate) fn route(&self, path: &str) -> Option<Arc<Route>> {
+        self.now().route(path).cloned()
+    }
+
+    /// The route to all servers.
+    pub(crate) fn all(&self) -> Arc<Route> {
+        Arc::clone(&self.now().all)
+    }
+
+    /// The server of this name.
+    pub(crate) fn server(&self, name: &str) -> Option<Arc<Server>> {
+        self.now().servers.iter().find(|server| server.name == name).cloned()
+    }
+
+    /// The durable queue, if there is one.
+    pub(crate) fn store(&self) -> Option<&QueueStore> {
+        self.parts.store.as_ref()
     }
 
     /// Says that all calls of this gateway come from one client, so that connections need not keep
     /// clients apart.
     pub(crate) fn serve_one_client(&self) {
-        for server in &self.servers {
-            if let Some(pool) = self.all.pool(server) {
-                pool.serve_one_client();
-            }
-        }
+        self.is_one_client.store(true, Ordering::Release);
+        self.now().serve_one_client();
     }
 
     /// Journals writes in flight under `name`, for the next process that runs at the same `place`;
     /// does nothing if the catalog cache is not kept on disk.
     pub(crate) fn note_writes(&self, name: &str, place: JournalPlace) {
-        if let Some(folder) = self.all.catalog_cache.journal() {
-            self.all.journal.open(&folder.join(name), place);
+        if let Some(folder) = self.parts.catalog_cache.journal() {
+            self.parts.journal.open(&folder.join(name), place);
         }
     }
 
-    /// The route to all servers.
-    pub(crate) fn all(&self) -> &Arc<Route> {
-        &self.all
+    /// Goes on under another configuration. Servers that it does not change keep their connections,
+    /// breakers and queues; calls in flight end under the old one. An error changes nothing.
+    pub(crate) async fn change(&self, config: &Config) -> Result<ConfigChange, String> {
+        let _one_at_a_time = self.changing.lock().await;
+        let before = self.now();
+        let change = ConfigChange::between(&self.first, &before.config, config);
+        if change.is_nothing() {
+            return Ok(change);
+        }
+        let next = before.followed_by(config, &self.parts).map_err(|error| error.to_string())?;
+        let next = Arc::new(next);
+        if self.is_one_client.load(Ordering::Acquire) {
+            next.serve_one_client();
+        }
+        *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&next);
+        self.deliver(&next.all);
+        self.changes.send_modify(|count| *count += 1);
+        before.retire(&next, &self.parts);
+        Ok(change)
     }
-}
 
-/// The servers of a configuration; none is started.
-fn servers(
-    config: &Config,
-    http: &SharedHttpClient,
-    lifecycle: &Arc<Lifecycle>,
-    env: &Env,
-) -> Vec<Arc<Server>> {
-    let processes = Arc::<Processes>::default();
-    let server = |server: &ServerConfig| {
-        Server::new(
-            server.clone(),
-            config.startup,
-            http.clone(),
-            Arc::clone(lifecycle),
-            Arc::clone(&processes),
-            env.clone(),
-        )
-    };
-    config.servers.iter().map(server).collect()
+    /// Delivers queued writes over this route from now on. Only the route to all servers delivers:
+    /// a second task for the same server would break the order of its queue.
+    fn deliver(&self, route: &Arc<Route>) {
+        let Some(store) = &self.parts.store else { return };
+        let mut deliveries = self.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = deliveries.take();
+        *deliveries = Some(queued::start(route, store, before));
+    }
 }

@@ -19,6 +19,7 @@ mod gateway;
 mod policy;
 mod protocol;
 pub mod queue;
+mod reload;
 mod remote;
 mod route;
 mod runtime;

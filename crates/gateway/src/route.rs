@@ -46,12 +46,10 @@ pub(crate) struct Route {
     pub store: Option<QueueStore>,
     /// The write journal: writes in flight, noted for the process after this one.
     pub journal: Arc<Journal>,
-    /// All servers of the gateway, also those that are not on this route.
-    pub(crate) everywhere: Arc<[Arc<Server>]>,
     /// The connections that modern (stateless) clients use, per server.
-    pub(crate) pools: Arc<HashMap<String, ConnectionPool>>,
+    pub(crate) pools: Arc<HashMap<String, Arc<ConnectionPool>>>,
     /// Which server a resource or a task belongs to, as far as the gateway has seen it.
-    pub(crate) owners: Mutex<HashMap<String, String>>,
+    pub(crate) owners: Arc<Mutex<HashMap<String, String>>>,
 }
 
 impl Route {
@@ -67,12 +65,12 @@ impl Route {
     /// Finds a server of the gateway by its name, on this route or not: a fallback may name a
     /// server of another route.
     pub(crate) fn find(&self, name: &str) -> Option<&Arc<Server>> {
-        self.everywhere.iter().find(|server| server.name == name)
+        self.set.known(name)
     }
 
     /// The connections that modern (stateless) clients use for this server.
     pub(crate) fn pool(&self, server: &Server) -> Option<&ConnectionPool> {
-        self.pools.get(&server.name)
+        self.pools.get(&server.name).map(Arc::as_ref)
     }
 
     /// Notes that `server` owns a resource or a task.

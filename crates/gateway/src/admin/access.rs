@@ -7,6 +7,7 @@
 use std::hash::Hasher;
 use std::io;
 use std::net::IpAddr;
+use std::sync::{PoisonError, RwLock};
 
 use http::header::{AUTHORIZATION, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -57,7 +58,7 @@ impl AccessDenied {
 #[derive(Debug)]
 pub(super) struct AdminAccess {
     key: [u8; 16],
-    token: Option<u128>,
+    token: RwLock<Option<u128>>,
     is_local: bool,
     guesses: TokenGuesses,
 }
@@ -66,14 +67,27 @@ impl AdminAccess {
     pub(super) fn new(admin: &AdminConfig) -> io::Result<Self> {
         let mut key = [0; 16];
         getrandom::fill(&mut key).map_err(io::Error::other)?;
-        let mut access = Self {
+        let access = Self {
             key,
-            token: None,
+            token: RwLock::default(),
             is_local: admin.listen.ip().is_loopback(),
             guesses: TokenGuesses::default(),
         };
-        access.token = admin.token.as_ref().map(|token| access.hash(token.expose().as_bytes()));
+        access.renew(Some(admin));
         Ok(access)
+    }
+
+    /// Takes the token of the configuration in force.
+    pub(super) fn renew(&self, admin: Option<&AdminConfig>) {
+        let token = admin.and_then(|admin| admin.token.as_ref());
+        let token = token.map(|token| self.hash(token.expose().as_bytes()));
+        if self.token() != token {
+            *self.token.write().unwrap_or_else(PoisonError::into_inner) = token;
+        }
+    }
+
+    fn token(&self) -> Option<u128> {
+        *self.token.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a request with these headers may read.
@@ -83,7 +97,7 @@ impl AdminAccess {
 
     /// Whether a request with these headers may change something.
     pub(super) fn change(&self, headers: &HeaderMap) -> AccessDecision {
-        let Some(token) = self.token else { return Err(AccessDenied::NoToken) };
+        let Some(token) = self.token() else { return Err(AccessDenied::NoToken) };
         let mut shown = keys(headers).peekable();
         if shown.peek().is_none() {
             return Err(AccessDenied::NoKey);

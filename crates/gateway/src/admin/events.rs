@@ -135,8 +135,7 @@ impl EventReader {
             return None;
         }
         if let Some(error) = told["error"].as_str() {
-            let server =
-                self.admin.gateway.servers.iter().find(|server| told["server"] == *server.name);
+            let server = told["server"].as_str().and_then(|name| self.admin.gateway.server(name));
             told["error"] =
                 json!(server.map_or_else(|| quote(error), |server| server.without_secrets(error)));
         }

@@ -17,8 +17,11 @@ pub(super) fn ready(gateway: &Gateway, shows_names: bool) -> AdminResponse {
     if gateway.lifecycle.draining.is_cancelled() {
         return respond::json(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "draining"}));
     }
-    let missing =
-        gateway.servers.iter().filter(|server| server.required && !server.startup.is_loaded());
+    let now = gateway.now();
+    let known = now.config.servers.iter().zip(&now.servers);
+    let missing = known
+        .filter(|(config, server)| config.required && !server.startup.is_loaded())
+        .map(|(_, server)| server);
     let missing: Vec<&str> = missing.map(|server| server.name.as_str()).collect();
     match (missing.is_empty(), shows_names) {
         (true, _) => respond::json(StatusCode::OK, &json!({"status": "ready"})),

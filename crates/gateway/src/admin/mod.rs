@@ -13,6 +13,7 @@ mod health;
 mod path;
 mod policy;
 mod queue;
+mod reload;
 mod respond;
 mod servers;
 pub(crate) mod telemetry;
@@ -25,7 +26,6 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
-use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
@@ -39,6 +39,7 @@ use crate::frontend::connection::{self, ConnectionLimit, ConnectionPermit};
 use crate::frontend::guard::{ForeignRequest, OriginGuard};
 use crate::gateway::Gateway;
 use crate::protocol::limits;
+use crate::reload::Reloader;
 use crate::runtime::random;
 
 /// The listener for operators.
@@ -50,7 +51,11 @@ pub(crate) struct AdminListener {
 impl AdminListener {
     /// Binds to the configured address, and starts to count events; `None` if the configuration has
     /// no `[admin]`.
-    pub(crate) async fn bind(gateway: &Arc<Gateway>, config: &Config) -> io::Result<Option<Self>> {
+    pub(crate) async fn bind(
+        gateway: &Arc<Gateway>,
+        reloader: Option<&Arc<Reloader>>,
+        config: &Config,
+    ) -> io::Result<Option<Self>> {
         let Some(admin) = &config.admin else { return Ok(None) };
         let tcp = TcpListener::bind(admin.listen).await?;
         let mut hosts = config.allowed_hosts.clone();
@@ -67,9 +72,11 @@ impl AdminListener {
         let telemetry = Telemetry::listen(&gateway.all().policies, &gateway.lifecycle);
         let readers = Arc::new(Semaphore::new(limits::EVENT_READERS));
         let life = random::secret().chars().take(8).collect();
-        let shape = agentgateway::shape::shape(config);
-        let gateway = Arc::clone(gateway);
-        let admin = AdminServer { gateway, telemetry, guard, access, readers, life, shape };
+        if let Some(reloader) = reloader {
+            reload::record(reloader, &telemetry);
+        }
+        let (gateway, reloader) = (Arc::clone(gateway), reloader.cloned());
+        let admin = AdminServer { gateway, reloader, telemetry, guard, access, readers, life };
         Ok(Some(Self { admin: Arc::new(admin), tcp }))
     }
 
@@ -94,6 +101,8 @@ impl AdminListener {
 /// The state that all connections of the listener share.
 struct AdminServer {
     gateway: Arc<Gateway>,
+    /// Reads the configuration again, where it comes from a file.
+    reloader: Option<Arc<Reloader>>,
     telemetry: Arc<Telemetry>,
     guard: OriginGuard,
     access: AdminAccess,
@@ -101,8 +110,6 @@ struct AdminServer {
     readers: Arc<Semaphore>,
     /// Tells event ids of this run of the gateway from those of another run.
     life: String,
-    /// The configuration in agentgateway's shape, without secrets.
-    shape: Value,
 }
 
 impl AdminServer {
@@ -129,6 +136,7 @@ impl AdminServer {
         }
         let (request, body) = request.into_parts();
         let (request, path) = (&request, request.uri.path());
+        self.access.renew(self.gateway.now().config.admin.as_ref());
         let may_read = self.access.read(&request.headers);
         match path {
             "/healthz" => self.get(request, Ok(()), health::alive),
@@ -136,7 +144,10 @@ impl AdminServer {
                 self.get(request, Ok(()), || health::ready(&self.gateway, may_read.is_ok()))
             }
             "/metrics" => self.get(request, may_read, || respond::metrics(self.scrape())),
-            "/config" => self.get(request, may_read, || respond::json(StatusCode::OK, &self.shape)),
+            "/config" => self.get(request, may_read, || {
+                let shape = agentgateway::shape::shape(&self.gateway.now().config);
+                respond::json(StatusCode::OK, &shape)
+            }),
             "/resilience/servers" => self.get(request, may_read, || servers::list(&self.gateway)),
             "/resilience/breakers" => self.get(request, may_read, || {
                 breakers::list(&self.gateway.all().policies, &self.telemetry)
@@ -144,6 +155,9 @@ impl AdminServer {
             "/resilience/events" => self.get(request, may_read, || events::stream(self, request)),
             "/resilience/queue" => {
                 self.reading(request, may_read, queue::list(&self.gateway, &request.uri)).await
+            }
+            "/resilience/reload" if request.method != Method::POST => {
+                self.get(request, may_read, || reload::history(self.reloader.as_deref()))
             }
             _ => match path::between(path, "/resilience/policy/", "") {
                 Some(tool) => {
@@ -156,7 +170,11 @@ impl AdminServer {
 
     /// Routes requests that change something; the path names the target.
     async fn change(&self, request: &Parts, path: &str, body: Incoming) -> AdminResponse {
-        let policies = &self.gateway.all().policies;
+        let all = self.gateway.all();
+        let policies = &all.policies;
+        if path == "/resilience/reload" {
+            return self.deed(request, "POST", reload::reload(self.reloader.as_ref())).await;
+        }
         if path == "/resilience/breakers/reset" {
             return self.deed(request, "POST", async { breakers::reset_all(policies) }).await;
         }
@@ -228,8 +246,9 @@ impl AdminServer {
             tally.waiting + tally.delivering
         });
         let breakers = watched::all(&all.policies);
-        let now =
-            scrape::GatewaySnapshot { breakers, servers: servers::now(&self.gateway), queued };
+        let servers = servers::now(&all.set.servers);
+        let reloads = self.reloader.as_ref().map(|reloader| reloader.history());
+        let now = scrape::GatewaySnapshot { breakers, servers, queued, reloads };
         let is_single = all.policies.is_single();
         let shown = |server: &str, tool: &str| {
             if is_single { tool.to_owned() } else { names::public(server, tool) }

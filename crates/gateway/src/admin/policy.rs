@@ -13,9 +13,9 @@ pub(super) fn explained(gateway: &Gateway, tool: &str) -> AdminResponse {
         server: server.name.clone(),
         tools: Some(all.policies.listed(&server.name)),
     };
-    let known: Vec<ServerTools> = gateway.servers.iter().map(has).collect();
+    let known: Vec<ServerTools> = all.set.servers.iter().map(has).collect();
     let found = find(tool, &known).map(|(at, tool)| {
-        let server = &gateway.servers[at];
+        let server = &all.set.servers[at];
         let told = all.policies.explain(
             &server.name,
             &tool,

@@ -32,7 +32,7 @@ fn store(gateway: &Gateway) -> Result<&QueueStore, Box<AdminResponse>> {
             "this gateway keeps no queue; [store] gives it one",
         ))
     };
-    gateway.all().store.as_ref().ok_or_else(none)
+    gateway.store().ok_or_else(none)
 }
 
 /// The oldest items, a page at a time.
@@ -78,9 +78,10 @@ fn states(asked: Option<&str>) -> Result<Vec<ItemState>, Box<AdminResponse>> {
 }
 
 fn shown(gateway: &Gateway, mut item: ItemSummary) -> Value {
-    let server = gateway.servers.iter().find(|server| server.name == item.server);
-    let clean =
-        |text: String| server.map_or_else(|| quote(&text), |server| server.without_secrets(&text));
+    let server = gateway.server(&item.server);
+    let clean = |text: String| {
+        server.as_ref().map_or_else(|| quote(&text), |server| server.without_secrets(&text))
+    };
     item.last_error = item.last_error.take().map(clean);
     json!(item)
 }

@@ -18,7 +18,7 @@ use crate::upstream::status::Observations;
 pub(super) fn list(gateway: &Gateway) -> AdminResponse {
     let tools = gateway.all().policies.all();
     let told = |server: &Arc<Server>| (server.name.clone(), detail(server, &tools));
-    let servers: Map<String, Value> = gateway.servers.iter().map(told).collect();
+    let servers: Map<String, Value> = gateway.now().servers.iter().map(told).collect();
     respond::json(StatusCode::OK, &json!({"servers": servers}))
 }
 
@@ -61,22 +61,22 @@ fn word(server: &Server, seen: &Observations) -> &'static str {
 
 /// Restarts a server for all its clients; no client's session ends.
 pub(super) fn restart(gateway: &Gateway, name: &str) -> AdminResponse {
-    let Some(server) = gateway.servers.iter().find(|server| server.name == name) else {
+    let Some(server) = gateway.server(name) else {
         return respond::error(StatusCode::NOT_FOUND, "there is no server of this name");
     };
     log::line(&format!("an operator restarts {name}"));
     server.restart();
-    respond::json(StatusCode::OK, &detail(server, &gateway.all().policies.all()))
+    respond::json(StatusCode::OK, &detail(&server, &gateway.all().policies.all()))
 }
 
 /// Whether each server is up. An idle server that was stopped counts as up.
-pub(super) fn now(gateway: &Gateway) -> Vec<ServerSnapshot<'_>> {
+pub(super) fn now(servers: &[Arc<Server>]) -> Vec<ServerSnapshot<'_>> {
     let now = |server: &'_ Arc<Server>| {
         let seen = server.status.seen();
         let is_up = matches!(word(server, &seen), "up" | "starting" | "resting");
         (is_up, seen.restarts, server.startup.status())
     };
-    let servers = gateway.servers.iter().map(|server| (server.name.as_str(), now(server)));
+    let servers = servers.iter().map(|server| (server.name.as_str(), now(server)));
     servers
         .map(|(name, (is_up, reconnects, load))| ServerSnapshot { name, is_up, reconnects, load })
         .collect()

@@ -20,8 +20,9 @@ use sha2::{Digest, Sha256};
 pub(crate) use origin::{CallOrigin, Principal};
 pub(crate) use refusal::{AuthzRefusal, HttpRefusal};
 
-use crate::config::{ALL_HEADERS, Config, PassedHeader, ServerAuthz, ServerConfig};
+use crate::config::{ALL_HEADERS, Config, ExtAuthzConfig, PassedHeader, ServerAuthz};
 use crate::runtime::http_client::SharedHttpClient;
+use crate::runtime::lifecycle::Lifecycle;
 use external::question::CheckQuestion;
 use external::{Allowance, ExternalAuthorizer};
 use identity::Identity;
@@ -52,19 +53,33 @@ impl AccessRules {
 }
 
 impl AccessControl {
-    /// The rules of a configuration.
+    /// The rules of a configuration. What `before` knows of the same issuers and authorizers goes
+    /// on: their keys, connections and breakers.
     pub(crate) fn new(
         config: &Config,
+        before: Option<&Self>,
         http: &SharedHttpClient,
         env: &Env,
     ) -> Result<Self, Invalid> {
-        let shared = match &config.ext_authz {
-            Some(settings) => Some(ExternalAuthorizer::new(settings, http, env)?),
-            None => None,
+        let authorizer = |settings: &ExtAuthzConfig| {
+            let rules = before.iter().flat_map(|before| before.servers.values());
+            let mut known = rules.filter_map(|rules| rules.external.as_ref());
+            match known.find(|known| known.settings == *settings) {
+                Some(known) => Ok(known.without_decisions()),
+                None => ExternalAuthorizer::new(settings, http, env),
+            }
         };
+        let shared = config.ext_authz.as_ref().map(authorizer).transpose()?;
         let mut servers = HashMap::new();
         for server in &config.servers {
-            servers.insert(server.name.clone(), rules(server, shared.as_ref(), http, env)?);
+            let external = match &server.access.authz {
+                ServerAuthz::Inherited => shared.clone(),
+                ServerAuthz::Off => None,
+                ServerAuthz::Own(settings) => Some(authorizer(settings)?),
+            };
+            let scopes = server.access.scopes.clone();
+            let pass_headers = server.access.pass_headers.clone();
+            servers.insert(server.name.clone(), AccessRules { external, scopes, pass_headers });
         }
         let mut wanted_headers: Vec<HeaderName> = servers
             .values()
@@ -75,10 +90,21 @@ impl AccessControl {
             .collect();
         wanted_headers.sort_by(|one, other| one.as_str().cmp(other.as_str()));
         wanted_headers.dedup();
+        let known = before.and_then(|before| before.identity.as_deref());
         let identity =
-            config.identity.as_ref().map(|settings| Arc::new(Identity::new(settings, http)));
+            config.identity.as_ref().map(|settings| Arc::new(Identity::new(settings, known, http)));
         let is_all_open = identity.is_none() && servers.values().all(AccessRules::are_plain);
         Ok(Self { identity, servers, wanted_headers, is_all_open })
+    }
+
+    /// Fetches the keys of issuers from now on, and no longer those that only `before` knows.
+    pub(crate) fn start(&self, before: Option<&Self>, lifecycle: &Lifecycle) {
+        if let Some(identity) = &self.identity {
+            identity.start(lifecycle);
+        }
+        if let Some(before) = before.and_then(|before| before.identity.as_ref()) {
+            before.stop_all_but(self.identity.as_deref());
+        }
     }
 
     /// The headers of a request that an authorizer or a server gets to see.
@@ -178,19 +204,4 @@ fn digest(parts: &[&[u8]]) -> String {
         hasher.update(part);
     }
     hasher.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn rules(
-    server: &ServerConfig,
-    shared: Option<&Arc<ExternalAuthorizer>>,
-    http: &SharedHttpClient,
-    env: &Env,
-) -> Result<AccessRules, Invalid> {
-    let external = match &server.access.authz {
-        ServerAuthz::Inherited => shared.cloned(),
-        ServerAuthz::Off => None,
-        ServerAuthz::Own(settings) => Some(ExternalAuthorizer::new(settings, http, env)?),
-    };
-    let scopes = server.access.scopes.clone();
-    Ok(AccessRules { external, scopes, pass_headers: server.access.pass_headers.clone() })
 }

@@ -4,12 +4,15 @@
 //! Deliveries use a connection of the gateway's own, for the client that queued the write may have
 //! left by then. That client reads the outcome as the resource `seawall://queue/<id>`.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use seawall::{
     Attempt, Cause, Disposition, Failure, FailureSignals, Outcome, QueuedWrite, Sent, ToolError,
 };
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::authz::external::Allowance;
@@ -29,15 +32,42 @@ use crate::upstream::Server;
 use crate::upstream::call::{GatewayCall, NoClient};
 use crate::upstream::reply::Refusal;
 
-/// Starts one delivery task per server; each runs until the gateway drains.
-pub(crate) fn start(route: &Arc<Route>, store: &QueueStore) {
+/// The delivery tasks of a route, one per server.
+pub(crate) struct QueueDeliveries {
+    stop: CancellationToken,
+    tasks: HashMap<String, TaskTracker>,
+}
+
+/// Starts one delivery task per server; each runs until the gateway drains, or until another route
+/// takes over from it. A task begins when the one `before` it has recorded its last attempt: two at
+/// once could send an item twice.
+pub(crate) fn start(
+    route: &Arc<Route>,
+    store: &QueueStore,
+    before: Option<QueueDeliveries>,
+) -> QueueDeliveries {
+    let mut earlier = before.map_or_else(HashMap::new, |before| {
+        before.stop.cancel();
+        before.tasks
+    });
+    let stop = route.lifecycle.draining.child_token();
+    let mut tasks = HashMap::new();
     for server in &route.set.servers {
         let to = QueueDelivery { route: Arc::clone(route), server: Arc::clone(server) };
-        let (store, stop) = (store.clone(), route.lifecycle.draining.clone());
-        route.lifecycle.spawn(async move {
-            deliver(&store, &to.server.name, &to, to.route.policies.env(), &stop).await
-        });
+        let (store, stop) = (store.clone(), stop.clone());
+        let earlier = earlier.remove(&server.name).unwrap_or_default();
+        let task = TaskTracker::new();
+        route.lifecycle.spawn(task.track_future(async move {
+            earlier.close();
+            earlier.wait().await;
+            deliver(&store, &to.server.name, &to, to.route.policies.env(), &stop).await;
+        }));
+        task.close();
+        tasks.insert(server.name.clone(), task);
     }
+    // A server that is gone may come back before its last attempt is over.
+    tasks.extend(earlier.into_iter().filter(|(_, task)| !task.is_empty()));
+    QueueDeliveries { stop, tasks }
 }
 
 struct QueueDelivery {

@@ -137,7 +137,8 @@ async fn list(
     connection: &Arc<Connection>,
     method: &str,
 ) -> Option<Message> {
-    let server = session.set.servers.iter().find(|server| server.name == connection.server)?;
+    let set = session.set();
+    let server = set.find(&connection.server)?;
     let answer = match connection.era() {
         Era::Legacy => connection.ask(method, b"{}").await.ok(),
         Era::Modern => {

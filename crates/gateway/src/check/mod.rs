@@ -76,15 +76,14 @@ pub(crate) async fn look(
     most: Duration,
     progress: impl Fn(&[&str]),
 ) -> Vec<ServerCheck> {
-    let mut waiting: Vec<&str> =
-        gateway.servers.iter().map(|server| server.name.as_str()).collect();
+    let servers = &gateway.now().servers;
+    let mut waiting: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
     progress(&waiting);
-    let looks =
-        gateway.servers.iter().enumerate().map(async |(at, server)| (at, one(server, most).await));
+    let looks = servers.iter().enumerate().map(async |(at, server)| (at, one(server, most).await));
     let mut looks = futures_util::stream::iter(looks).buffer_unordered(limits::LOOKS);
     let mut looked = Vec::new();
     while let Some((at, outcome)) = looks.next().await {
-        waiting.retain(|name| *name != gateway.servers[at].name);
+        waiting.retain(|name| *name != servers[at].name);
         progress(&waiting);
         looked.push((at, outcome));
     }
@@ -102,7 +101,7 @@ async fn one(server: &Server, most: Duration) -> ServerCheck {
 /// Writes the tool lists into the catalog cache, and waits until they are on disk.
 pub(crate) async fn keep(gateway: &Gateway, looked: &[ServerCheck]) {
     let route = gateway.all();
-    for (server, (found, _)) in gateway.servers.iter().zip(looked) {
+    for (server, (found, _)) in route.set.servers.iter().zip(looked) {
         // A list that another gateway served from its cache, for a server that is away, is not
         // news.
         if let Ok(found) = found.as_ref()
@@ -129,7 +128,7 @@ pub(crate) fn report(
 ) -> CheckReport {
     let mut servers = Vec::new();
     for ((server, configured), (found, took)) in
-        gateway.servers.iter().zip(&config.servers).zip(looked)
+        gateway.now().servers.iter().zip(&config.servers).zip(looked)
     {
         let seen = server.status.seen();
         let found = match found {

@@ -98,7 +98,7 @@ pub(crate) async fn look(config: &Config) -> Vec<Requirement> {
 async fn issuers(config: &Config) -> Vec<Requirement> {
     let Some(settings) = &config.identity else { return Vec::new() };
     let next = "Look at jwks under [[identity.jwt]]; until the keys are there, clients get 503.";
-    let tried = Identity::new(settings, &SharedHttpClient::default()).try_keys().await;
+    let tried = Identity::new(settings, None, &SharedHttpClient::default()).try_keys().await;
     let needs = tried.into_iter().map(|(at, fetched)| Requirement {
         what: "identity",
         at,

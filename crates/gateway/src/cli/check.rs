@@ -70,7 +70,7 @@ fn told(problem: &Problem) -> serde_json::Value {
 
 async fn report(config: &Config, asked: &CheckArgs) -> Result<check::CheckReport, (u8, String)> {
     let timeout = asked.timeout;
-    let mut stop = StopSignals::new()?;
+    let mut stop = StopSignals::new(None)?;
     // The report quotes servers' stderr where it matters, so it is kept out of the log.
     log::hush(true);
     // A check creates no store: a catalog cache in a store that does not exist yet is left to the

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use self::serve::{catalog_cache, on_http, on_stdio};
+use self::serve::{ReadAgain, catalog_cache, on_http, on_stdio};
 use super::config;
 use crate::runtime::log;
 use crate::upstream::{child, watcher};
@@ -205,7 +205,9 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Run(run) => {
             let no_catalog_cache = run.no_catalog_cache;
             match config_args::wrapped(run) {
-                Ok(config) => on_stdio(&config, catalog_cache(&config, no_catalog_cache)).await,
+                Ok(config) => {
+                    on_stdio(&config, None, catalog_cache(&config, no_catalog_cache)).await
+                }
                 Err(problems) => Err((USAGE, problems)),
             }
         }
@@ -218,10 +220,15 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Install(install) => install::install(&install),
         Command::Uninstall(uninstall) => install::uninstall(&uninstall),
         Command::Serve(serve) => match config_args::served(&serve) {
-            Ok(config) if serve.stdio => {
-                on_stdio(&config, catalog_cache(&config, serve.no_catalog_cache)).await
+            Ok(config) => {
+                let cache = catalog_cache(&config, serve.no_catalog_cache);
+                let is_on_stdio = serve.stdio;
+                let read_again: ReadAgain = Some(Box::new(move || config_args::served(&serve)));
+                match is_on_stdio {
+                    true => on_stdio(&config, read_again, cache).await,
+                    false => on_http(&config, read_again, cache).await,
+                }
             }
-            Ok(config) => on_http(&config, catalog_cache(&config, serve.no_catalog_cache)).await,
             Err(problems) => Err((USAGE, problems)),
         },
     };

@@ -49,6 +49,15 @@ pub(super) enum RemoteCommand {
         #[command(subcommand)]
         deed: Option<ServerAction>,
     },
+    /// Let a running gateway read its configuration again
+    #[command(
+        after_help = "Examples:\n  seawall reload\n  seawall reload --admin 127.0.0.1:7333\n\n\
+                            The gateway does so by itself when the file changes, and at SIGHUP. A file with mistakes changes nothing."
+    )]
+    Reload {
+        #[command(flatten)]
+        at: AdminArgs,
+    },
     /// Show what a server said last on stderr
     #[command(after_help = "Examples:\n  seawall logs github")]
     Logs {

@@ -17,6 +17,7 @@ use crate::frontend::http::HttpListener;
 use crate::frontend::stdio;
 use crate::gateway::Gateway;
 use crate::queue::{QueueBounds, QueueStore, StoreTrouble};
+use crate::reload::{ReloadCause, Reloader};
 use crate::runtime::log;
 use crate::store::catalog_cache::CatalogCache;
 use crate::upstream::orphans;
@@ -62,7 +63,14 @@ async fn store(config: &Config) -> Result<Option<QueueStore>, StoreTrouble> {
     opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())).map(Some)
 }
 
-pub(super) async fn on_stdio(config: &Config, catalog_cache: CatalogCache) -> CommandEnd {
+/// How the configuration is read again; `None`: not at all.
+pub(super) type ReadAgain = Option<Box<dyn Fn() -> Result<Config, String> + Send + Sync>>;
+
+pub(super) async fn on_stdio(
+    config: &Config,
+    read_again: ReadAgain,
+    catalog_cache: CatalogCache,
+) -> CommandEnd {
     warn(config);
     // A client's only server must not fail because another client's gateway holds the store, or the
     // port.
@@ -74,11 +82,13 @@ pub(super) async fn on_stdio(config: &Config, catalog_cache: CatalogCache) -> Co
         opened => opened.map_err(|trouble| (USAGE, trouble.to_string()))?,
     };
     let gateway = gateway(config, catalog_cache, store).await?;
-    let mut stop = StopSignals::new()?;
-    if let Err((_, why)) = open_admin(&gateway, config).await {
+    let reloader = read_again.map(|load| Reloader::new(&gateway, load));
+    let mut stop = StopSignals::new(reloader.clone())?;
+    if let Err((_, why)) = open_admin(&gateway, reloader.as_ref(), config).await {
         log::warn(&why);
     }
     loaded_required(&gateway, &mut stop).await?;
+    watch(&gateway, reloader.as_ref());
     let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
     let mut serving = pin!(stdio::serve(&gateway, input, output, config.grace));
     let has_left = tokio::select! {
@@ -104,13 +114,19 @@ pub(super) async fn on_stdio(config: &Config, catalog_cache: CatalogCache) -> Co
     Ok(())
 }
 
-pub(super) async fn on_http(config: &Config, catalog_cache: CatalogCache) -> CommandEnd {
+pub(super) async fn on_http(
+    config: &Config,
+    read_again: ReadAgain,
+    catalog_cache: CatalogCache,
+) -> CommandEnd {
     warn(config);
     let store = store(config).await.map_err(|trouble| (USAGE, trouble.to_string()))?;
     let gateway = gateway(config, catalog_cache, store).await?;
-    let mut stop = StopSignals::new()?;
-    open_admin(&gateway, config).await?;
+    let reloader = read_again.map(|load| Reloader::new(&gateway, load));
+    let mut stop = StopSignals::new(reloader.clone())?;
+    open_admin(&gateway, reloader.as_ref(), config).await?;
     loaded_required(&gateway, &mut stop).await?;
+    watch(&gateway, reloader.as_ref());
     let guard = OriginGuard {
         hosts: config.allowed_hosts.clone(),
         origins: config.allowed_origins.clone(),
@@ -120,7 +136,8 @@ pub(super) async fn on_http(config: &Config, catalog_cache: CatalogCache) -> Com
     let listener = listener
         .map_err(|error| (UNREACHABLE, format!("cannot listen on {}: {error}", config.listen)))?;
     let address = listener.address().unwrap_or(config.listen);
-    let names: Vec<&str> = gateway.servers.iter().map(|server| server.name.as_str()).collect();
+    let now = gateway.now();
+    let names: Vec<&str> = now.servers.iter().map(|server| server.name.as_str()).collect();
     log::line(&format!("listening on http://{address}/mcp, servers: {}", names.join(", ")));
     let serving = tokio::spawn(listener.serve());
     stop.asked().await;
@@ -134,9 +151,13 @@ pub(super) async fn on_http(config: &Config, catalog_cache: CatalogCache) -> Com
 
 /// Opens the admin API, if it is configured, before any server is loaded, so that operators can
 /// watch the load.
-async fn open_admin(gateway: &Arc<Gateway>, config: &Config) -> CommandEnd {
+async fn open_admin(
+    gateway: &Arc<Gateway>,
+    reloader: Option<&Arc<Reloader>>,
+    config: &Config,
+) -> CommandEnd {
     let Some(admin) = &config.admin else { return Ok(()) };
-    let bound = admin::AdminListener::bind(gateway, config).await;
+    let bound = admin::AdminListener::bind(gateway, reloader, config).await;
     let bound = bound.map_err(|error| {
         (UNREACHABLE, format!("cannot listen on {} (admin): {error}", admin.listen))
     })?;
@@ -147,10 +168,18 @@ async fn open_admin(gateway: &Arc<Gateway>, config: &Config) -> CommandEnd {
     Ok(())
 }
 
+/// Reads the configuration again when one of its files changes.
+fn watch(gateway: &Gateway, reloader: Option<&Arc<Reloader>>) {
+    if let Some(reloader) = reloader {
+        gateway.lifecycle.spawn(Arc::clone(reloader).watch());
+    }
+}
+
 /// Loads the required servers before the first client is served.
 async fn loaded_required(gateway: &Gateway, stop: &mut StopSignals) -> CommandEnd {
+    let route = gateway.all();
     let loaded = tokio::select! {
-        loaded = required::load(gateway.all()) => loaded,
+        loaded = required::load(&route) => loaded,
         () = stop.asked() => Err("stopped while the required servers were loaded".to_owned()),
     };
     if loaded.is_err() {
@@ -167,21 +196,22 @@ pub(super) async fn end(gateway: &Gateway) {
     gateway.lifecycle.settle().await;
     gateway.lifecycle.end().await;
     // Last: calls and deliveries that end above still write their outcome to the store.
-    if let Some(store) = &gateway.all().store {
+    if let Some(store) = gateway.store() {
         store.close().await;
     }
 }
 
-/// SIGTERM and SIGINT: the first begins a graceful shutdown, the second ends it at once. SIGHUP,
-/// which makes other programs reload, is only logged.
+/// SIGTERM and SIGINT: the first begins a graceful shutdown, the second ends it at once. SIGHUP
+/// reads the configuration again; a gateway without a file only logs it.
 pub(super) struct StopSignals {
     hangup: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
+    reloader: Option<Arc<Reloader>>,
 }
 
 impl StopSignals {
-    pub(super) fn new() -> Result<Self, (u8, String)> {
+    pub(super) fn new(reloader: Option<Arc<Reloader>>) -> Result<Self, (u8, String)> {
         let listen = |kind| {
             signal(kind)
                 .map_err(|error| (UNREACHABLE, format!("cannot listen for signals: {error}")))
@@ -190,6 +220,7 @@ impl StopSignals {
             hangup: listen(SignalKind::hangup())?,
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
+            reloader,
         })
     }
 
@@ -198,9 +229,14 @@ impl StopSignals {
             tokio::select! {
                 _ = self.terminate.recv() => return,
                 _ = self.interrupt.recv() => return,
-                _ = self.hangup.recv() => {
-                    log::line("SIGHUP: this version does not read its configuration again; restart it to change it");
-                }
+                _ = self.hangup.recv() => match &self.reloader {
+                    // In a task of its own: a stop signal does not wait for it.
+                    Some(reloader) => {
+                        let reloader = Arc::clone(reloader);
+                        tokio::spawn(async move { reloader.reload(&ReloadCause::Signal).await });
+                    }
+                    None => log::line("SIGHUP: `seawall run` does not read its configuration again"),
+                },
             }
         }
     }

@@ -27,13 +27,15 @@ pub(crate) trait SessionHooks: Send + Sync {
 pub(crate) struct ServerSet {
     /// In the order of the configuration.
     pub servers: Vec<Arc<Server>>,
+    /// All servers of the gateway: a fallback may lead to one that the endpoint does not offer.
+    pub(crate) everywhere: Arc<[Arc<Server>]>,
     /// Warm children that wait for their next client.
     pub warm: Arc<WarmConnections>,
     pub(crate) shared: Arc<SharedConnections>,
     pub(crate) conversations: Arc<dyn SessionHooks>,
 }
 
-pub(crate) type SharedConnections = HashMap<String, SharedConnection>;
+pub(crate) type SharedConnections = HashMap<String, Arc<SharedConnection>>;
 
 /// The one connection that all clients of a shared server use.
 #[derive(Default)]
@@ -42,10 +44,27 @@ pub(crate) struct SharedConnection {
     everyone: Arc<SharedClients>,
 }
 
+impl SharedConnection {
+    /// The supervisor of the connection, if a client needed it.
+    pub(crate) fn opened(&self) -> Option<Arc<ConnectionSupervisor>> {
+        self.supervisor.get().cloned()
+    }
+}
+
 impl ServerSet {
+    /// The server of this name, whether the endpoint offers it or not.
+    pub(crate) fn known(&self, name: &str) -> Option<&Arc<Server>> {
+        self.everywhere.iter().find(|known| known.name == name)
+    }
+
+    /// The server of this name, if the endpoint offers it.
+    pub(crate) fn find(&self, name: &str) -> Option<&Arc<Server>> {
+        self.servers.iter().find(|known| known.name == name)
+    }
+
     /// Whether all clients share one connection to this server.
     pub(crate) fn is_shared(&self, server: &str) -> bool {
-        self.servers.iter().any(|known| known.name == server && known.shared)
+        self.find(server).is_some_and(|known| known.shared)
     }
 
     /// The supervisor of a shared server's one connection; `sink` joins the clients that get

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -24,6 +24,7 @@ use warm::WarmConnection;
 mod choices;
 mod go_on;
 mod missing;
+mod moved;
 mod servers;
 mod to_client;
 pub(crate) mod warm;
@@ -38,8 +39,8 @@ pub(crate) struct Session {
     /// The client's identity, if it gave a secret of its own; else empty. All sessions of one
     /// client have the same identity.
     pub identity: Arc<str>,
-    /// The servers that the session sees.
-    pub set: Arc<ServerSet>,
+    /// The servers that the session sees, as the configuration in force has them.
+    set: RwLock<Arc<ServerSet>>,
     /// The stream for messages that belong to no call: the GET stream, or stdout.
     pub general: Arc<ClientStream>,
     /// The client's `initialize` parameters.
@@ -87,7 +88,7 @@ impl Session {
         Arc::new(Self {
             id: id.into(),
             identity,
-            set,
+            set: RwLock::new(set),
             general,
             handshake: OnceLock::new(),
             headers: ClientHeaders::default(),
@@ -105,6 +106,11 @@ impl Session {
             early: Mutex::default(),
             next: AtomicU64::new(1),
         })
+    }
+
+    /// The servers that the session sees.
+    pub(crate) fn set(&self) -> Arc<ServerSet> {
+        Arc::clone(&self.set.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn asked(&self) -> MutexGuard<'_, HashMap<u64, ClientQuestion>> {
@@ -126,7 +132,7 @@ impl Session {
     async fn ready(self: &Arc<Self>, connection: &Arc<Connection>) {
         match connection.era() {
             Era::Legacy => connection.initialized().await,
-            Era::Modern => self.set.conversations.follow(self, connection),
+            Era::Modern => self.set().conversations.follow(self, connection),
         }
     }
 
@@ -330,8 +336,8 @@ impl Session {
     fn give_up(&self) -> Vec<Arc<ConnectionSupervisor>> {
         let kept: Vec<_> =
             self.supervisors.lock().unwrap_or_else(PoisonError::into_inner).drain().collect();
-        let own = kept.into_iter().filter(|(server, _)| !self.set.is_shared(server));
-        own.filter_map(|(_, kept)| self.set.warm.keep(kept)).collect()
+        let (own, set) = (kept.into_iter().filter(|(_, kept)| !kept.server.shared), self.set());
+        own.filter_map(|(_, kept)| set.warm.keep(kept)).collect()
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf, absolute};
 
 use super::problem::Problems;
 use super::source::{self, LONGEST};
+use super::stamp::{FileStamp, FileStamps};
 use super::tree::ConfigString;
 
 const FORMS: &str = "${VAR}, ${VAR:-default}, ${env:VAR}, ${file:PATH}, ${input:ID}, ${userHome}, \
@@ -17,6 +18,8 @@ pub(super) struct Variables<'a> {
     folder: PathBuf,
     /// Values that were filled in and may be secret.
     filled: RefCell<Vec<String>>,
+    /// Files that values were read from, or would have been.
+    files: RefCell<FileStamps>,
 }
 
 /// Parts of variable names that mark a value as no secret: it names a place, a person or a setting.
@@ -53,12 +56,28 @@ impl<'a> Variables<'a> {
         // Editors keep their file in a folder of their own, one below the workspace.
         let is_editors = folder.ends_with(".vscode") || folder.ends_with(".cursor");
         let workspace = folder.parent().filter(|_| is_editors).unwrap_or(folder);
-        Self { env, folder: workspace.to_owned(), filled: RefCell::default() }
+        Self {
+            env,
+            folder: workspace.to_owned(),
+            filled: RefCell::default(),
+            files: RefCell::default(),
+        }
     }
 
     /// Takes the values that were filled in since the last call and may be secret.
     pub(super) fn take_filled(&self) -> Vec<String> {
         self.filled.take()
+    }
+
+    /// Notes a file that the configuration depends on, before it is read.
+    pub(super) fn depends_on(&self, file: &Path) {
+        let stamp = || FileStamp::of(file);
+        self.files.borrow_mut().entry(file.to_owned()).or_insert_with(stamp);
+    }
+
+    /// The files that the configuration depends on, beside its own.
+    pub(super) fn files(&self) -> FileStamps {
+        self.files.borrow().clone()
     }
 
     fn fill(&self, value: String) -> String {
@@ -154,6 +173,7 @@ impl<'a> Variables<'a> {
 
     fn file(&self, path: &str) -> Result<String, UnfilledVariable> {
         let file = self.path(path);
+        self.depends_on(&file);
         let text = source::read_regular(&file)
             .map_err(|error| lacking(format!("{} {error}", file.display())))?
             .text;

@@ -39,6 +39,7 @@ mod secret;
 mod settings;
 mod size;
 mod source;
+pub(crate) mod stamp;
 mod startup;
 mod suggest;
 mod toml;
@@ -74,6 +75,7 @@ use crate::protocol::hash;
 
 use self::expand::Variables;
 use self::source::FileFormat;
+use self::stamp::{FileStamp, FileStamps};
 use self::tree::{ConfigField, ConfigNode};
 
 /// The checked configuration of a gateway.
@@ -109,6 +111,8 @@ pub struct Config {
     pub ext_authz: Option<ExtAuthzConfig>,
     /// The file this was read from.
     pub source: Option<PathBuf>,
+    /// The files it was read from, its own among them, and those that values are missing from.
+    pub(crate) files: FileStamps,
     /// Settings of the file that are skipped.
     pub warnings: Vec<Problem>,
 }
@@ -132,6 +136,32 @@ pub struct ServerConfig {
     pub life: ServerLifetime,
     /// Who may use it.
     pub access: ServerAccess,
+}
+
+impl ServerConfig {
+    /// Whether connections to this server can go on as connections to the `other`.
+    pub(crate) fn connects_like(&self, other: &Self) -> bool {
+        let of = |it: &Self| {
+            let Self { name, transport, filled, shared, life, .. } = it.clone();
+            (name, transport, filled, shared, life, it.access.pass_headers.clone())
+        };
+        of(self) == of(other)
+    }
+
+    /// Whether this is the same program, or the same address, as the `other`, perhaps with other
+    /// credentials.
+    pub(crate) fn is_same_server(&self, other: &Self) -> bool {
+        let at = |it: &Self| match &it.transport {
+            Transport::Stdio { command, args, cwd, .. } => {
+                Some((command.clone(), args.clone(), cwd.clone()))
+            }
+            Transport::Http { url, .. }
+            | Transport::Sse { url, .. }
+            | Transport::Ws { url, .. } => Some((url.to_string(), Vec::new(), None)),
+            Transport::Incomplete { .. } => None,
+        };
+        self.name == other.name && at(self).is_some() && at(self) == at(other)
+    }
 }
 
 /// Who may use a server, and what it gets of its client.
@@ -306,6 +336,8 @@ fn load_file(
     needs_servers: bool,
 ) -> Result<Config, Problems> {
     let mut problems = Problems::default();
+    // Taken before the file is read: it may change meanwhile.
+    let stamp = FileStamp::of(path);
     let config = problems.keep(source::read(path)).and_then(|file| {
         if file.others_can_write {
             problems.push(Problem::of_file(format!(
@@ -321,6 +353,10 @@ fn load_file(
         let lacking = config.iter().flat_map(Config::lacking);
         lacking.for_each(|problem| problems.lack(problem.clone()));
     }
+    let config = config.map(|mut config| {
+        config.files.insert(path.to_owned(), stamp);
+        config
+    });
     let mut problems = problems.in_file(path);
     let warnings = problems.take_warnings();
     problems.finish(config.map(|config| Config { warnings, ..config.in_file(path) }))
@@ -402,6 +438,7 @@ fn read_text(
         identity,
         ext_authz,
         source: Some(path.to_owned()),
+        files: scope.files(),
         store,
         ..settings.into_config(servers)
     };

@@ -159,6 +159,7 @@ impl ServeSettings {
             identity: None,
             ext_authz: None,
             source: None,
+            files: Default::default(),
             warnings: Vec::new(),
         }
     }

@@ -71,12 +71,12 @@ fn told(refusal: &AuthzRefusal, id: Option<&Id>) -> Box<Response<Body>> {
 
 /// The metadata of a protected endpoint (RFC 9728), for clients that have no token yet.
 pub(super) fn metadata(gateway: &Gateway, request: &Request<impl Sized>) -> Option<Response<Body>> {
-    let route = gateway.all();
+    let (now, route) = (gateway.now(), gateway.all());
     let identity = route.access.identity.as_ref().filter(|_| request.method() == Method::GET)?;
     let path = request.uri().path().strip_prefix(METADATA)?;
     let path = if path.is_empty() || path == "/" { "/mcp" } else { path };
     // An endpoint that does not exist is described like one that does: strangers learn no names.
-    let server = gateway.route(path).and_then(|endpoint| endpoint.single());
+    let server = now.route(path).and_then(|endpoint| endpoint.single());
     let scopes = server.map_or(&[][..], |server| route.access.scopes(&server.name));
     let host = request.uri().authority().map(|authority| authority.as_str().to_owned());
     let host = host.unwrap_or_else(|| text(request.headers().get(HOST)));

@@ -60,7 +60,7 @@ impl HttpListener {
         }
         let tcp = TcpListener::bind(address).await?;
         let room = BodyLimits {
-            largest: gateway.max_request,
+            largest: gateway.now().config.max_request,
             budget: ByteBudget::new(limits::REQUEST_BYTES),
         };
         let folder = gateway.all().catalog_cache.sessions();
@@ -84,12 +84,14 @@ impl HttpListener {
             sessions: self.sessions,
             room: self.room,
         });
-        let mut sweep =
-            tokio::time::interval(limits::SESSION_LOOK.min(frontend.gateway.session_idle / 4));
+        let idle = frontend.gateway.now().config.session_idle;
+        let mut sweep = tokio::time::interval(limits::SESSION_LOOK.min(idle / 4));
+        let mut changes = frontend.gateway.changes();
         loop {
             tokio::select! {
                 () = draining.cancelled() => break,
                 _ = sweep.tick() => frontend.sweep(),
+                Ok(()) = changes.changed() => frontend.move_sessions(),
                 accepted = places.accept(&self.tcp) => if let Some((tcp, _, place)) = accepted {
                     frontend.gateway.lifecycle.connect(Arc::clone(&frontend).connection(place, tcp));
                 },
@@ -116,15 +118,15 @@ struct HttpServer {
 impl HttpServer {
     fn sweep(&self) {
         // Frees answers that no client came back for, even if no new call needs the room.
-        self.gateway.all().policies.pipeline.sweep();
-        self.gateway.all().give_back(self.gateway.session_idle);
+        let (all, idle) = (self.gateway.all(), self.gateway.now().config.session_idle);
+        all.policies.pipeline.sweep();
+        all.give_back(idle);
         for session in self.sessions.remove_idle() {
             tokio::spawn(async move { session.session.close().await });
         }
-        for session in self.sessions.idle_for(self.gateway.session_idle) {
+        for session in self.sessions.idle_for(idle) {
             let supervisors = session.session.give_back();
             if !supervisors.is_empty() {
-                let idle = self.gateway.session_idle;
                 log::line(&format!(
                     "a session was idle for {idle:?}: its servers are stopped; its next call starts them"
                 ));
@@ -132,6 +134,13 @@ impl HttpServer {
             for supervisor in supervisors {
                 tokio::spawn(async move { supervisor.close().await });
             }
+        }
+    }
+
+    /// Another configuration is in force.
+    fn move_sessions(&self) {
+        for lost in self.sessions.move_all() {
+            lost.session.retire();
         }
     }
 
@@ -168,9 +177,11 @@ impl HttpServer {
         &self,
         parts: &Parts,
     ) -> Result<(Arc<Route>, Arc<CallOrigin>), Box<Response<Body>>> {
-        let access = &self.gateway.all().access;
+        // One configuration decides who asks and what is here.
+        let now = self.gateway.now();
+        let access = &now.all.access;
         let origin = admission::admit(access, parts).await?;
-        let Some(route) = self.gateway.route(parts.uri.path()) else {
+        let Some(route) = now.route(parts.uri.path()) else {
             return Err(Box::new(respond::refuse(
                 StatusCode::NOT_FOUND,
                 "there is nothing here; MCP is at /mcp and /mcp/<server>",

@@ -51,7 +51,7 @@ pub(super) async fn post(
         }
         MessageKind::Request => request(&session, origin, message, limits::KEEP_ALIVE).await,
         MessageKind::Notification => {
-            let hear = may_hear(&session.route, origin, &message).await;
+            let hear = may_hear(&session.route(), origin, &message).await;
             session
                 .session
                 .notified(&message, |server| hear.iter().any(|name| name == server))
@@ -60,7 +60,7 @@ pub(super) async fn post(
         }
         MessageKind::Result | MessageKind::Error => {
             let message = match session.session.asker(&message) {
-                Some(server) => answer_to(&session.route, origin, &server, message).await,
+                Some(server) => answer_to(&session.route(), origin, &server, message).await,
                 None => message,
             };
             session.session.answered(message);
@@ -202,12 +202,12 @@ async fn request(
         Ok(began) => began,
         Err(error) => return respond::error(StatusCode::OK, Some(&id), &error),
     };
-    let kept = (!session.route.access.is_all_open()).then(|| call.request.clone());
+    let kept = (!session.route().access.is_all_open()).then(|| call.request.clone());
     let asked = StreamRequest { id: id.detached(), is_call: call.request.method() == "tools/call" };
     let (owner, to) = (Arc::clone(session), Arc::clone(&stream));
     tokio::spawn(async move {
         let caller = Caller::Legacy(Arc::clone(&owner.session), Arc::clone(&to));
-        let answer = dispatch(&owner.route, &caller, call).await;
+        let answer = dispatch(&owner.route(), &caller, call).await;
         // Dropped before the answer is visible: a client may reuse the id as soon as it reads the
         // answer.
         drop(began);
@@ -256,14 +256,14 @@ pub(super) async fn get(
     };
     if let ResumedStream::Stream(name, ..) = &resumed
         && let Some(request) = session.request_of(name.number)
-        && let Err(refusal) = may_resume(&session.route, origin, request).await
+        && let Err(refusal) = may_resume(&session.route(), origin, request).await
     {
         let error = respond::error(StatusCode::FORBIDDEN, None, &refusal.error(""));
         return admission::set(error, &refusal.http());
     }
     let (name, stream, place) = match resumed {
         ResumedStream::Stream(name, stream, place) => (name, stream, place),
-        ResumedStream::Interrupted(asked) => return interrupted(&session.route, &asked),
+        ResumedStream::Interrupted(asked) => return interrupted(&session.route(), &asked),
         ResumedStream::Nothing => {
             return respond::refuse(StatusCode::NOT_FOUND, "there is no such event to go on from");
         }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use serde_json::value::RawValue;
@@ -24,8 +24,8 @@ use crate::runtime::random::secret;
 pub(crate) struct HttpSession {
     /// The session.
     pub session: Arc<Session>,
-    /// The route of the session.
-    pub route: Arc<Route>,
+    /// The route of the session, as the configuration in force has it.
+    route: RwLock<Arc<Route>>,
     /// The path that the session was opened on; it is valid for no other.
     pub path: String,
     /// Whether streams open with a priming event, which carries the id to resume from.
@@ -93,7 +93,7 @@ impl HttpSession {
     ) -> Self {
         Self {
             session,
-            route: Arc::clone(route),
+            route: RwLock::new(Arc::clone(route)),
             path: path.to_owned(),
             is_primed: version >= "2025-11-25",
             life,
@@ -103,6 +103,23 @@ impl HttpSession {
             used: Mutex::new(Instant::now()),
             _place: place,
         }
+    }
+
+    /// The route of the session.
+    pub(crate) fn route(&self) -> Arc<Route> {
+        Arc::clone(&self.route.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Goes on over this route, that of the configuration in force.
+    fn move_to(&self, route: &Arc<Route>) {
+        {
+            let mut own = self.route.write().unwrap_or_else(PoisonError::into_inner);
+            if Arc::ptr_eq(&own, route) {
+                return;
+            }
+            own.clone_from(route);
+        }
+        self.session.move_to(&route.set);
     }
 
     /// The record of this session for a restarted gateway.
@@ -142,7 +159,7 @@ impl HttpSession {
             let oldest = streams.iter().position(|(_, stream)| stream.is_done()).unwrap_or(0);
             streams.remove(oldest);
         }
-        self.route.pending.keep(stream);
+        self.route().pending.keep(stream);
         streams.push_back((number, Arc::clone(stream)));
         number
     }
@@ -211,13 +228,8 @@ impl HttpSession {
 pub(crate) struct Sessions {
     open: Mutex<HashMap<String, Arc<HttpSession>>>,
     places: Arc<Semaphore>,
-    kept: Option<Arc<SessionStore>>,
-}
-
-/// The records of sessions, and the gateway to restore them with.
-struct SessionStore {
-    records: SessionRecords,
-    gateway: Arc<Gateway>,
+    gateway: Option<Arc<Gateway>>,
+    records: Option<Arc<SessionRecords>>,
 }
 
 impl Default for Sessions {
@@ -225,7 +237,8 @@ impl Default for Sessions {
         Self {
             open: Mutex::default(),
             places: Arc::new(Semaphore::new(limits::SESSIONS)),
-            kept: None,
+            gateway: None,
+            records: None,
         }
     }
 }
@@ -237,20 +250,15 @@ impl Sessions {
         folder: Option<&Path>,
         address: std::net::SocketAddr,
     ) -> Self {
-        let Some(folder) = folder else { return Self::default() };
-        match SessionRecords::open(folder, address, now()) {
-            Ok(records) => {
-                let kept = SessionStore { records, gateway: Arc::clone(gateway) };
-                Self { kept: Some(Arc::new(kept)), ..Self::default() }
-            }
-            Err(error) => {
-                log::warn(&format!(
-                    "sessions will not survive a restart: {}: {error}",
-                    folder.display()
-                ));
-                Self::default()
-            }
-        }
+        let records = folder.and_then(|folder| {
+            let opened = SessionRecords::open(folder, address, now());
+            let failed = |error: &std::io::Error| {
+                let folder = folder.display();
+                log::warn(&format!("sessions will not survive a restart: {folder}: {error}"));
+            };
+            opened.inspect_err(failed).ok().map(Arc::new)
+        });
+        Self { gateway: Some(Arc::clone(gateway)), records, ..Self::default() }
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<String, Arc<HttpSession>>> {
@@ -273,10 +281,10 @@ impl Sessions {
 
     /// Writes the record of a session.
     pub(crate) async fn keep(&self, id: &str, session: &Arc<HttpSession>) {
-        let Some(kept) = self.kept.clone() else { return };
+        let Some(records) = self.records.clone() else { return };
         let (id, session) = (id.to_owned(), Arc::clone(session));
         let written =
-            tokio::task::spawn_blocking(move || kept.records.keep(&id, || session.record())).await;
+            tokio::task::spawn_blocking(move || records.keep(&id, || session.record())).await;
         if let Ok(Err(error)) = written {
             log::warn(&format!("a session will not survive a restart: {error}"));
         }
@@ -299,22 +307,44 @@ impl Sessions {
         drop(open);
         (session.path == path).then(|| {
             session.touch();
+            if let Some(route) = self.route(path) {
+                session.move_to(&route);
+            }
             session
         })
     }
 
     fn restore(&self, id: &str, path: &str) -> Option<HttpSession> {
-        let kept = self.kept.as_ref()?;
         // A small local file: reading it takes less time than handing it to another thread.
-        let record = kept.records.find(id, now()).filter(|record| record.path == path)?;
-        Some(HttpSession::restored(kept.gateway.route(path)?, &record, self.place()?))
+        let record = self.records.as_ref()?.find(id, now()).filter(|it| it.path == path)?;
+        Some(HttpSession::restored(&self.route(path)?, &record, self.place()?))
+    }
+
+    /// The route of a path in the configuration in force.
+    fn route(&self, path: &str) -> Option<Arc<Route>> {
+        self.gateway.as_ref()?.route(path)
+    }
+
+    /// Moves all sessions to the routes of the configuration in force; returns those whose route is
+    /// there no longer.
+    pub(super) fn move_all(&self) -> Vec<Arc<HttpSession>> {
+        let open: Vec<_> =
+            self.open().iter().map(|(id, session)| (id.clone(), Arc::clone(session))).collect();
+        let mut lost = Vec::new();
+        for (id, session) in open {
+            match self.route(&session.path) {
+                Some(route) => session.move_to(&route),
+                None => lost.extend(self.remove(&id)),
+            }
+        }
+        lost
     }
 
     /// Removes a session and its record.
     pub(crate) fn remove(&self, id: &str) -> Option<Arc<HttpSession>> {
         let removed = self.open().remove(id);
-        if let Some(kept) = &self.kept {
-            kept.records.forget(id);
+        if let Some(records) = &self.records {
+            records.forget(id);
         }
         removed
     }
@@ -324,13 +354,13 @@ impl Sessions {
         let mut open = self.open();
         let idle: Vec<_> =
             open.extract_if(|_, session| session.idle() > limits::SESSION_IDLE).collect();
-        if let Some(kept) = self.kept.clone() {
+        if let Some(records) = self.records.clone() {
             let (gone, used): (Vec<String>, Vec<String>) =
                 (idle.iter().map(|(id, _)| id.clone()).collect(), open.keys().cloned().collect());
             tokio::task::spawn_blocking(move || {
-                gone.iter().for_each(|id| kept.records.forget(id));
-                used.iter().for_each(|id| kept.records.touch(id, now()));
-                kept.records.sweep(now());
+                gone.iter().for_each(|id| records.forget(id));
+                used.iter().for_each(|id| records.touch(id, now()));
+                records.sweep(now());
             });
         }
         idle.into_iter().map(|(_, session)| session).collect()

@@ -22,7 +22,6 @@ use crate::protocol::lines::{LineReader, PipeLine};
 use crate::protocol::names::Era;
 use crate::protocol::pieces::TwoPieces;
 use crate::protocol::{Message, MessageKind, Outline, Reject, build, hash, limits};
-use crate::route::Route;
 use crate::store::journal::JournalPlace;
 use crate::upstream::call::{DeliveryReceipt, GatewayCall};
 
@@ -38,6 +37,7 @@ pub(crate) async fn serve(
     output: impl AsyncWrite + Unpin + Send + 'static,
     grace: Duration,
 ) {
+    let max_request = gateway.now().config.max_request;
     gateway.serve_one_client();
     gateway.note_writes(&place(gateway), JournalPlace::ForMany(variables()));
     let out = Arc::new(ClientStream::default());
@@ -46,14 +46,15 @@ pub(crate) async fn serve(
     let receipts: Arc<WriteReceipts> = Arc::default();
     let writer = tokio::spawn(write(out.reader(0), output, Arc::clone(&receipts)));
     let frontend = StdioServer {
-        route: Arc::clone(gateway.all()),
+        gateway: Arc::clone(gateway),
         session,
         out,
         receipts,
         calls: TaskTracker::new(),
     };
-    let mut lines = LineReader::outlined(input, gateway.max_request);
+    let mut lines = LineReader::outlined(input, max_request);
     let (draining, closing) = (&gateway.lifecycle.draining, &gateway.lifecycle.closing);
+    let moving = tokio::spawn(move_on(Arc::clone(gateway), Arc::clone(&frontend.session)));
     loop {
         // Backpressure: while the client does not read its answers, its requests are not read
         // either.
@@ -63,7 +64,7 @@ pub(crate) async fn serve(
         };
         let Some(read) = draining.run_until_cancelled(next).await else { break };
         let Ok(Some(line)) = read else {
-            frontend.route.journal.leave();
+            frontend.gateway.all().journal.leave();
             break;
         };
         if !frontend.out.is_read() {
@@ -72,10 +73,12 @@ pub(crate) async fn serve(
         match line {
             PipeLine::Whole(line) if line.iter().all(u8::is_ascii_whitespace) => {}
             PipeLine::Whole(line) => frontend.take(line).await,
-            PipeLine::TooLong(outline) => frontend
-                .refuse(&RefusedMessage::Rejected(Reject::Size(gateway.max_request)), &outline),
+            PipeLine::TooLong(outline) => {
+                frontend.refuse(&RefusedMessage::Rejected(Reject::Size(max_request)), &outline)
+            }
         }
     }
+    moving.abort();
     frontend.calls.close();
     // The gateway's own grace bounds calls while it drains; those that it then cuts off still have
     // an answer for their client.
@@ -92,6 +95,14 @@ pub(crate) async fn serve(
     frontend.out.end();
     let _in_time = tokio::time::timeout(limits::CHILD_GRACE, writer).await;
     frontend.session.close().await;
+}
+
+/// Moves the session whenever another configuration is in force.
+async fn move_on(gateway: Arc<Gateway>, session: Arc<Session>) {
+    let mut changes = gateway.changes();
+    while changes.changed().await.is_ok() {
+        session.move_to(&gateway.all().set);
+    }
 }
 
 /// Delivery receipts of answers, by their places on the stream: an answer counts as delivered once
@@ -148,7 +159,7 @@ async fn write(
 /// that the next process with both finds them.
 fn place(gateway: &Gateway) -> String {
     let mut servers: Vec<String> =
-        gateway.servers.iter().map(|server| server.remembered_as()).collect();
+        gateway.now().servers.iter().map(|server| server.remembered_as()).collect();
     servers.push(std::env::current_dir().unwrap_or_default().display().to_string());
     format!(
         "pipe-{}",
@@ -168,7 +179,7 @@ fn variables() -> String {
 }
 
 struct StdioServer {
-    route: Arc<Route>,
+    gateway: Arc<Gateway>,
     session: Arc<Session>,
     out: Arc<ClientStream>,
     receipts: Arc<WriteReceipts>,
@@ -177,7 +188,7 @@ struct StdioServer {
 
 impl StdioServer {
     fn refuse(&self, untaken: &RefusedMessage, outline: &Outline) {
-        match untaken.tell(&self.route, outline) {
+        match untaken.tell(&self.gateway.all(), outline) {
             RefusedId::Sender(answer) => _ = self.out.say(answer),
             RefusedId::Server(answer) => self.session.answered(answer),
             RefusedId::Nobody(error) => _ = self.out.say(build::error(None, &error)),
@@ -192,7 +203,7 @@ impl StdioServer {
         match message.kind() {
             MessageKind::Request => self.request(message),
             MessageKind::Notification => {
-                let hear = may_hear(&self.route, &CallOrigin::local(), &message).await;
+                let hear = may_hear(&self.gateway.all(), &CallOrigin::local(), &message).await;
                 let may_hear = |server: &str| hear.iter().any(|name| name == server);
                 self.session.notified(&message, may_hear).await;
             }
@@ -234,7 +245,8 @@ impl StdioServer {
             }
         };
         let (receipt, receipts) = (Arc::clone(&call.receipt), Arc::clone(&self.receipts));
-        let route = Arc::clone(&self.route);
+        let route = self.gateway.all();
+        self.session.move_to(&route.set);
         self.calls.spawn(async move {
             let answer = dispatch(&route, &caller, call).await;
             drop(began);

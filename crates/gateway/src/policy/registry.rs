@@ -4,6 +4,7 @@
 //! A tool gets its policy when its server lists it. Names that no server listed share one policy
 //! and one breaker per server, so that invented names cannot fill memory.
 
+mod following;
 mod kept_back;
 
 use std::collections::HashMap;
@@ -23,7 +24,7 @@ use tokio::sync::watch;
 use crate::catalog::listed::{ListedTool, ToolDecision};
 use crate::config::layer::GatewayPolicy;
 use crate::config::layers::{PolicyRules, ServerRules};
-use crate::config::{Config, SecretTexts};
+use crate::config::{Config, SecretTexts, ServerConfig};
 use crate::policy::explain::{ExplainQuery, ExplainedTool, explain};
 use crate::protocol::edit::JsonObject;
 use crate::protocol::{Message, MessageKind, content, limits, scan};
@@ -71,7 +72,9 @@ pub(crate) enum PolicyName {
     Unknown,
 }
 
-/// The policies of all tools.
+pub(crate) use following::{NewestPolicies, ServerContinuity};
+
+/// The policies of all tools, as one configuration has them.
 pub(crate) struct PolicyRegistry {
     /// The stages of a call.
     pub pipeline: Pipeline<Message>,
@@ -80,8 +83,18 @@ pub(crate) struct PolicyRegistry {
     servers: HashMap<String, ServerPolicies>,
     /// The configuration file.
     source: Option<PathBuf>,
+    shared: RegistryParts,
+}
+
+/// The parts of a registry that outlive its configuration.
+#[derive(Clone)]
+struct RegistryParts {
     /// The number of breaker changes so far.
     breaker_changes: Arc<watch::Sender<u64>>,
+    /// The secrets of each server, which the log must not show.
+    secrets: Arc<RwLock<HashMap<String, SecretTexts>>>,
+    durable: Option<Arc<dyn DurableQueue>>,
+    newest: Arc<NewestPolicies>,
 }
 
 /// The tools of one server.
@@ -121,71 +134,42 @@ impl PolicyRegistry {
         config: &Config,
         durable: Option<Arc<dyn DurableQueue>>,
     ) -> Result<Self, Invalid> {
-        let rules = config.rules.clone();
         let env = Env::new();
-        let secrets: HashMap<String, SecretTexts> = config
-            .servers
-            .iter()
-            .map(|server| (server.name.clone(), SecretTexts::of(server)))
-            .collect();
-        let breaker_changes = Arc::new(watch::Sender::new(0));
-        let changes = Arc::clone(&breaker_changes);
+        let shared = RegistryParts {
+            breaker_changes: Arc::new(watch::Sender::new(0)),
+            secrets: Arc::new(RwLock::new(secrets(config))),
+            durable,
+            newest: Arc::default(),
+        };
+        let (changes, secrets) = (Arc::clone(&shared.breaker_changes), Arc::clone(&shared.secrets));
         env.events
             .for_each_rare(move |event| {
-                log(event, &secrets);
+                log(event, &secrets.read().unwrap_or_else(PoisonError::into_inner));
                 if let Event::BreakerChanged { .. } = event {
                     changes.send_modify(|count| *count += 1);
                 }
             })
             .map_err(|error| Invalid::new("events", error.to_string()))?;
-        let pipeline = Pipeline::new(Settings {
-            env: env.clone(),
-            caller_rate: rules.caller_rate,
-            global_breaker: rules.global_breaker(),
-            style: rules.style(),
-            debug: rules.messages.debug,
-            debug_on_request: !rules.messages.no_debug_on_request,
-            wall_clock: Some(time_of_day),
-            durable,
-            error_text: content::error_text,
-            content: content::looked_at,
-            is_complete,
-            ..Settings::new(Message::weight)
-        })?;
+        let pipeline = Pipeline::new(settings(config, &env, &shared))?;
+        Self::build(config, pipeline, env, shared)
+    }
+
+    /// Resolves the policies of a configuration in this pipeline.
+    fn build(
+        config: &Config,
+        pipeline: Pipeline<Message>,
+        env: Env,
+        shared: RegistryParts,
+    ) -> Result<Self, Invalid> {
+        let rules = config.rules.clone();
         let mut servers = HashMap::new();
         for server in &config.servers {
             let within = |error: Invalid| error.within(&server.name);
             pipeline.server(&server.name, rules.server(&server.rules)).map_err(within)?;
-            let others = resolve(
-                &pipeline,
-                &rules,
-                &server.name,
-                &server.rules,
-                OTHERS,
-                ListedTool::default(),
-            );
-            let mut methods = HashMap::new();
-            for method in REPEATABLE {
-                let tool = pipeline
-                    .tool(&server.name, method, sharing(rules.method(&server.rules, method)))
-                    .map_err(within)?;
-                methods.insert(
-                    method,
-                    Arc::new(ToolPolicy::new(tool, GatewayPolicy::default(), false)),
-                );
-            }
-            let known = ServerPolicies {
-                rules: server.rules.clone(),
-                tools: RwLock::default(),
-                others: Arc::new(others.map_err(within)?),
-                methods,
-                stated: stated(&pipeline, &rules, &server.name, &server.rules).map_err(within)?,
-                seen: Mutex::default(),
-                is_heard: AtomicBool::new(false),
-            };
-            servers.insert(server.name.clone(), known);
+            let known = ServerPolicies::new(&pipeline, &rules, &server.name, &server.rules);
+            servers.insert(server.name.clone(), known.map_err(within)?);
         }
-        Ok(Self { pipeline, env, rules, servers, source: config.source.clone(), breaker_changes })
+        Ok(Self { pipeline, env, rules, servers, source: config.source.clone(), shared })
     }
 
     /// The policy rules of the configuration.
@@ -248,6 +232,10 @@ impl PolicyRegistry {
     /// is skipped. A cached list may be outdated: until the server itself has listed its tools, a
     /// cached hint may forbid repeats, never allow them.
     pub(crate) fn learn(&self, server: &str, page: &str, answer: &Message, is_heard: bool) {
+        self.shared.newest.of(self, |newest| newest.take_list(server, page, answer, is_heard));
+    }
+
+    fn take_list(&self, server: &str, page: &str, answer: &Message, is_heard: bool) {
         let Some(known) = self
             .servers
             .get(server)
@@ -355,6 +343,33 @@ impl PolicyRegistry {
 }
 
 impl ServerPolicies {
+    /// The policies of a server that has not listed its tools yet.
+    fn new(
+        pipeline: &Pipeline<Message>,
+        rules: &PolicyRules,
+        server: &str,
+        of_server: &ServerRules,
+    ) -> Result<Self, Invalid> {
+        let listed = ListedTool::default();
+        let others = resolve(pipeline, rules, server, of_server, OTHERS, listed)?;
+        let mut methods = HashMap::new();
+        for method in REPEATABLE {
+            let policy = sharing(rules.method(of_server, method));
+            let tool = pipeline.tool(server, method, policy)?;
+            let policy = ToolPolicy::new(tool, GatewayPolicy::default(), false);
+            methods.insert(method, Arc::new(policy));
+        }
+        Ok(Self {
+            rules: of_server.clone(),
+            tools: RwLock::default(),
+            others: Arc::new(others),
+            methods,
+            stated: stated(pipeline, rules, server, of_server)?,
+            seen: Mutex::default(),
+            is_heard: AtomicBool::new(false),
+        })
+    }
+
     /// The rules of the server. For tools known only from the catalog cache, annotations are not
     /// trusted: they may forbid repeats, never allow them.
     fn rules(&self, is_heard: bool) -> ServerRules {
@@ -365,6 +380,31 @@ impl ServerPolicies {
     fn tools(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<String, Arc<ToolPolicy>>> {
         self.tools.write().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The settings of the pipeline that a configuration describes.
+fn settings(config: &Config, env: &Env, shared: &RegistryParts) -> Settings<Message> {
+    let rules = &config.rules;
+    Settings {
+        env: env.clone(),
+        caller_rate: rules.caller_rate,
+        global_breaker: rules.global_breaker(),
+        style: rules.style(),
+        debug: rules.messages.debug,
+        debug_on_request: !rules.messages.no_debug_on_request,
+        wall_clock: Some(time_of_day),
+        durable: shared.durable.clone(),
+        error_text: content::error_text,
+        content: content::looked_at,
+        is_complete,
+        ..Settings::new(Message::weight)
+    }
+}
+
+/// The secrets of each server of a configuration.
+fn secrets(config: &Config) -> HashMap<String, SecretTexts> {
+    let of = |server: &ServerConfig| (server.name.clone(), SecretTexts::of(server));
+    config.servers.iter().map(of).collect()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::catalog::cached_lists::{self, LISTS, WARM_UP};
 use crate::catalog::{drift, quarantine};
-use crate::policy::registry::PolicyRegistry;
+use crate::policy::registry::{NewestPolicies, PolicyRegistry};
 use crate::protocol::edit::JsonObject;
 use crate::protocol::names::Era;
 use crate::protocol::{Message, limits, scan};
@@ -37,7 +37,7 @@ const AGAIN: [Duration; 5] = [
 /// The hook that runs for every connection once its handshake is done.
 pub(crate) fn when_greeted(
     catalog_cache: &Arc<CatalogCache>,
-    policies: &Arc<PolicyRegistry>,
+    policies: &Arc<NewestPolicies>,
 ) -> GreetedHook {
     let (catalog_cache, policies) = (Arc::clone(catalog_cache), Arc::clone(policies));
     Box::new(move |server, handshake, connection| {
@@ -70,14 +70,14 @@ pub(crate) fn recall(catalog_cache: &CatalogCache, policies: &PolicyRegistry, se
 /// Caches the handshake and the tools that one probe of a server found, for later clients.
 pub(crate) fn keep_found(
     catalog_cache: &Arc<CatalogCache>,
-    policies: &Arc<PolicyRegistry>,
+    policies: &PolicyRegistry,
     server: &Arc<Server>,
     handshake: &HandshakeParams,
     found: &ProbeResult,
 ) {
     let startup = ConnectionStartup {
         catalog_cache: Arc::clone(catalog_cache),
-        policies: Arc::clone(policies),
+        policies: Arc::clone(policies.newest()),
         server: Arc::clone(server),
         handshake: handshake.clone(),
         era: Era::Legacy,
@@ -94,7 +94,7 @@ pub(crate) fn keep_found(
 /// The startup of one connection.
 struct ConnectionStartup {
     catalog_cache: Arc<CatalogCache>,
-    policies: Arc<PolicyRegistry>,
+    policies: Arc<NewestPolicies>,
     server: Arc<Server>,
     handshake: HandshakeParams,
     /// The era of the clients.

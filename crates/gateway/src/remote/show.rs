@@ -12,6 +12,7 @@ pub(crate) fn status(
     servers: &Value,
     breakers: &Value,
     queue: Option<&Value>,
+    reload: Option<&Value>,
 ) -> String {
     let missing = words(&ready["missing"]);
     let ready = match ready["status"].as_str().unwrap_or("unknown") {
@@ -19,6 +20,7 @@ pub(crate) fn status(
         other => other.to_owned(),
     };
     let queue = queue.map_or_else(|| "none; [store] gives it one".to_owned(), counted_queue);
+    let reload = reload.and_then(reload_trouble);
     let rows = [
         ("gateway", format!("{ready}, at {address}")),
         ("servers", counted(&servers["servers"], |server| text(&server["status"]))),
@@ -26,10 +28,46 @@ pub(crate) fn status(
         ("queue", queue),
         ("calls", calls(&breakers["metrics"])),
     ];
+    let rows = rows.into_iter().chain(reload.map(|trouble| ("config", trouble)));
     let lines: Vec<String> =
-        rows.iter().map(|(name, value)| format!("{name:<10}{}", plain(value))).collect();
+        rows.map(|(name, value)| format!("{name:<10}{}", plain(&value))).collect();
     let open = open_breakers(&breakers["details"]);
     lines.join("\n") + &open.map(|open| format!("\n\n{open}")).unwrap_or_default()
+}
+
+/// What an operator must know of the configuration: that the file is not what is in force.
+fn reload_trouble(reload: &Value) -> Option<String> {
+    if let Some(error) = reload["error"].as_str() {
+        let first = error.lines().next().unwrap_or_default();
+        let more = match error.lines().count() {
+            0 | 1 => String::new(),
+            lines => format!(" (and {} more; `seawall reload` shows all)", lines - 1),
+        };
+        let since = text(&reload["inForceSince"]);
+        return Some(format!("the file is refused, that of {since} is in force: {first}{more}"));
+    }
+    let waits = words(&reload["needsRestart"]);
+    (!waits.is_empty()).then(|| format!("a restart is needed for {waits}"))
+}
+
+/// What a new configuration changed.
+pub(crate) fn reloaded(answer: &Value) -> String {
+    let change = &answer["change"];
+    let rows = [
+        ("added", "added"),
+        ("removed", "removed"),
+        ("opened anew", "reopened"),
+        ("new rules for", "rules"),
+        ("changed", "settings"),
+        ("a restart is needed for", "needsRestart"),
+    ];
+    let lines: Vec<String> = rows
+        .iter()
+        .map(|(verb, key)| (verb, words(&change[*key])))
+        .filter(|(_, names)| !names.is_empty())
+        .map(|(verb, names)| plain(&format!("{verb}: {names}")))
+        .collect();
+    if lines.is_empty() { "nothing changed".to_owned() } else { lines.join("\n") }
 }
 
 fn calls(metrics: &Value) -> String {

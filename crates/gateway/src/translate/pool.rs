@@ -255,14 +255,19 @@ impl ConnectionPool {
         }
     }
 
-    /// Closes all connections and cancels all parked calls.
-    pub(crate) async fn close(&self) {
-        self.parked.close();
+    /// Takes all connections, to be closed.
+    pub(crate) fn take_all(&self) -> Vec<Arc<ConnectionSupervisor>> {
         let mut supervisors: Vec<Arc<ConnectionSupervisor>> = locked(&self.modern).all().collect();
         for group in locked(&self.groups).all() {
             supervisors.extend(locked(&group).drain(..).map(|member| member.supervisor));
         }
-        for supervisor in supervisors {
+        supervisors
+    }
+
+    /// Closes all connections and cancels all parked calls.
+    pub(crate) async fn close(&self) {
+        self.parked.close();
+        for supervisor in self.take_all() {
             supervisor.close().await;
         }
     }

@@ -233,6 +233,8 @@ impl ConnectionSupervisor {
     /// on.
     pub(crate) async fn close_when_idle(&self) {
         let ends = Instant::now() + limits::LEFT_RUNNING;
+        // A call may have found this connection and not begun yet.
+        tokio::time::sleep(LOOK).await;
         while Instant::now() < ends && self.now().is_some_and(|connection| connection.is_in_use()) {
             tokio::time::sleep(LOOK).await;
         }

@@ -24,6 +24,8 @@ mod metrics;
 mod policy;
 mod prometheus;
 mod queue;
+mod reload;
+mod reload_calls;
 mod restart;
 mod secrets;
 #[allow(dead_code, reason = "shared with other tests, which need more of it")]

@@ -142,6 +142,9 @@ pub(crate) struct Served {
     /// What it said on stderr so far.
     #[allow(dead_code, reason = "read by the tests that share this file")]
     pub(crate) log: Arc<Mutex<Vec<String>>>,
+    /// Its configuration.
+    #[allow(dead_code, reason = "read by the tests that share this file")]
+    pub(crate) config: PathBuf,
     _folder: TempDir,
     client: Client<HttpConnector, Full<Bytes>>,
 }
@@ -186,6 +189,7 @@ impl Served {
             child,
             url,
             log,
+            config,
             _folder: folder,
             client: Client::builder(TokioExecutor::new()).build_http(),
         }
@@ -304,7 +308,7 @@ impl Session<'_> {
 
 /// The last message of a response: its body, or its last event.
 pub(crate) async fn last(response: Response<Incoming>) -> Value {
-    let is_stream = is_stream(response.headers());
+    let (is_stream, status) = (is_stream(response.headers()), response.status());
     let body = soon(response.into_body().collect()).await.unwrap().to_bytes();
     let text = String::from_utf8(body.to_vec()).unwrap();
     let json = if is_stream {
@@ -312,7 +316,7 @@ pub(crate) async fn last(response: Response<Incoming>) -> Value {
     } else {
         &text
     };
-    serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {text}"))
+    serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {status} {text}"))
 }
 
 pub(crate) fn is_stream(headers: &HeaderMap) -> bool {

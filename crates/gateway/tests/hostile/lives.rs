@@ -14,7 +14,6 @@ use crate::kit::{Entry, Gateway, Legacy, Stdio, failure, http, text, until, with
 
 const STUBBORN: [&str; 6] = ["--tag", "$TAG", "--ignore-term", "--ignore-eof", "--forks", "3"];
 
-/// Others read their configuration again; this version says that it does not.
 #[tokio::test]
 async fn a_hangup_is_told_and_ends_nothing() {
     let gateway = Gateway::serve(&[Entry::scripted("a", &["--tag", "$TAG"])]).await;
@@ -24,7 +23,7 @@ async fn a_hangup_is_told_and_ends_nothing() {
         client.works("echo").await;
     }
     until(5, "it is told", async || {
-        gateway.said("SIGHUP: this version does not read its configuration again")
+        gateway.said("SIGHUP: the configuration was read again: nothing changed")
     })
     .await;
     gateway.stop().await;

@@ -33,14 +33,16 @@ impl Telemetry {
     /// Counts events from now on, until the gateway ends.
     pub(crate) fn listen(policies: &Arc<PolicyRegistry>, lifecycle: &Lifecycle) -> Arc<Self> {
         let telemetry: Arc<Self> = Arc::default();
-        let (heard, policies, ended) =
-            (Arc::clone(&telemetry), Arc::clone(policies), lifecycle.ended.clone());
+        let (heard, newest, ended) =
+            (Arc::clone(&telemetry), Arc::clone(policies.newest()), lifecycle.ended.clone());
         let mut listener = policies.env().events.subscribe();
         lifecycle.spawn(async move {
             while let Some(Some(first)) = ended.run_until_cancelled(listener.next()).await {
                 let mut events = vec![first];
                 // All waiting events at once: the counters are locked once per batch.
                 events.append(&mut listener.drain());
+                // None: the gateway is going down.
+                let Some(policies) = newest.get() else { return };
                 let missed = heard.count(&events, listener.missed(), &policies);
                 let what = |event: Arc<Event>| match tell::is_large(&event) {
                     true => tell::told(&event, &policies).map(EventKind::Shown),
@@ -72,7 +74,7 @@ impl Telemetry {
     clippy::disallowed_methods,
     reason = "a person is told when it was; nothing is decided by it"
 )]
-fn now() -> u64 {
+pub(super) fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
@@ -87,7 +89,7 @@ mod tests {
     #[tokio::test]
     async fn events_that_come_too_fast_are_counted_as_missed() {
         let config = Config::for_command(None, vec!["none".to_owned()]).unwrap();
-        let policies = Arc::new(PolicyRegistry::new(&config, None).unwrap());
+        let policies = Arc::new(PolicyRegistry::new(&config, None).unwrap()).in_force();
         let lifecycle = Lifecycle::default();
         let telemetry = Telemetry::listen(&policies, &lifecycle);
         let breaker = Breaker::new("x", BreakerPolicy::default(), policies.env()).unwrap();

@@ -9,6 +9,7 @@ use super::breakers::WatchedBreaker;
 use super::counts::{AuthzCounts, BOUNDS, Counters, Histogram, ToolCounts, UNKNOWN};
 use super::text::MetricsText;
 use crate::protocol::limits;
+use crate::reload::ReloadHistory;
 
 /// The current state of the gateway.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub(crate) struct GatewaySnapshot<'a> {
     pub servers: Vec<ServerSnapshot<'a>>,
     /// The number of queued writes; `None` without a store.
     pub queued: Option<usize>,
+    /// How reading the configuration ended so far, where it is read again.
+    pub reloads: Option<ReloadHistory>,
 }
 
 /// The current state of a server.
@@ -45,8 +48,27 @@ pub(crate) fn text(
     calls(&mut text, counts);
     decisions(&mut text, counts);
     servers(&mut text, now);
+    configuration(&mut text, now.reloads.as_ref());
     agents(&mut text, counts, shown);
     text.finish()
+}
+
+/// How often the configuration was read again, and whether the last one was taken.
+fn configuration(text: &mut MetricsText, reloads: Option<&ReloadHistory>) {
+    let Some(reloads) = reloads else { return };
+    text.family(
+        "seawall_config_reloads_total",
+        "counter",
+        "Times the configuration was read again.",
+    );
+    text.sample(&[("result", "taken")], reloads.taken);
+    text.sample(&[("result", "refused")], reloads.refused);
+    text.family(
+        "seawall_config_last_reload_successful",
+        "gauge",
+        "1 if the configuration read last is in force, 0 if it was refused.",
+    );
+    text.sample(&[], u8::from(reloads.error.is_none()));
 }
 
 /// Retries, breakers, fallbacks and degradation.

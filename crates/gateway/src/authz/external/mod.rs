@@ -168,6 +168,16 @@ impl ExternalAuthorizer {
         }))
     }
 
+    /// The same authorizer after the configuration was read again: its connection and its breaker
+    /// stay, what it allowed before is not remembered.
+    pub(super) fn without_decisions(&self) -> Arc<Self> {
+        Arc::new(Self {
+            settings: self.settings.clone(),
+            client: Arc::clone(&self.client),
+            decisions: Decisions::new(self.settings.cache),
+        })
+    }
+
     /// Whether tool lists show only the tools that their reader may call.
     pub(crate) fn filters_lists(&self) -> bool {
         self.settings.filter_lists != ListFilter::Off

@@ -1,9 +1,13 @@
 //! Decides whether a token is one of an issuer: signed with one of its keys, for this gateway, and
 //! of this time.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{DecodingKey, Validation, dangerous, decode, decode_header};
 use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
 
 use super::IdentityRefusal;
 use super::keys::IssuerKeys;
@@ -18,16 +22,26 @@ const LONGEST: usize = 16 * 1024;
 
 /// One issuer of tokens.
 pub(super) struct Issuer {
-    settings: JwtConfig,
+    /// Its settings.
+    pub settings: JwtConfig,
     /// Its public keys.
     pub keys: IssuerKeys,
+    /// The configuration has the issuer no longer.
+    pub dropped: CancellationToken,
+    is_started: AtomicBool,
 }
 
 impl Issuer {
     /// An issuer as it is configured.
     pub(super) fn new(settings: &JwtConfig, http: &SharedHttpClient) -> Self {
         let keys = IssuerKeys::new(&settings.name, settings.jwks.clone(), http.clone());
-        Self { settings: settings.clone(), keys }
+        let (dropped, is_started) = (CancellationToken::new(), AtomicBool::new(false));
+        Self { settings: settings.clone(), keys, dropped, is_started }
+    }
+
+    /// Whether this is the first time that its keys are to be fetched.
+    pub(super) fn starts(&self) -> bool {
+        !self.is_started.swap(true, Ordering::AcqRel)
     }
 
     /// Its URL, which is its name in tokens.
@@ -42,7 +56,7 @@ impl Issuer {
 
     /// The issuer that a token names, which is not believed yet.
     pub(super) fn of<'a>(
-        issuers: &'a [Issuer],
+        issuers: &'a [Arc<Issuer>],
         token: &str,
     ) -> Result<&'a Issuer, IdentityRefusal> {
         let wrong = |text: &str| IdentityRefusal::Wrong(text.to_owned());
@@ -56,7 +70,7 @@ impl Issuer {
             .map_err(|_| wrong("it is not a JSON Web Token"))?;
         let named = claims.get("iss").and_then(Value::as_str).unwrap_or_default();
         let found = issuers.iter().find(|issuer| issuer.settings.issuer == named);
-        found.ok_or_else(|| wrong("its issuer is not known here"))
+        found.map(Arc::as_ref).ok_or_else(|| wrong("its issuer is not known here"))
     }
 
     /// Verifies a token for the endpoint with this resource URI. Returns who it names, when it

@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 
 use super::origin::Principal;
 use super::refusal::AuthzRefusal;
-use crate::config::{ApiKeyConfig, IdentityConfig};
+use crate::config::{ApiKeyConfig, IdentityConfig, JwtConfig};
 use crate::runtime::http_client::SharedHttpClient;
 use crate::runtime::lifecycle::Lifecycle;
 pub(crate) use challenge::METADATA;
@@ -32,7 +32,7 @@ const API_KEY: &str = "x-api-key";
 
 /// How the clients of a gateway are recognized.
 pub(crate) struct Identity {
-    issuers: Vec<Issuer>,
+    issuers: Vec<Arc<Issuer>>,
     api_keys: Vec<ApiKeyConfig>,
     resource: Option<String>,
     scopes: Vec<String>,
@@ -67,10 +67,21 @@ enum Credential<'a> {
 }
 
 impl Identity {
-    /// The identities of a configuration.
-    pub(crate) fn new(settings: &IdentityConfig, http: &SharedHttpClient) -> Self {
+    /// The identities of a configuration; an issuer that was known before keeps its keys.
+    pub(crate) fn new(
+        settings: &IdentityConfig,
+        before: Option<&Self>,
+        http: &SharedHttpClient,
+    ) -> Self {
+        let known = |settings: &JwtConfig| {
+            before.and_then(|before| before.issuers.iter().find(|it| it.settings == *settings))
+        };
+        let issuer = |settings: &JwtConfig| match known(settings) {
+            Some(known) => Arc::clone(known),
+            None => Arc::new(Issuer::new(settings, http)),
+        };
         Self {
-            issuers: settings.jwt.iter().map(|one| Issuer::new(one, http)).collect(),
+            issuers: settings.jwt.iter().map(issuer).collect(),
             api_keys: settings.api_keys.clone(),
             resource: settings.resource.clone(),
             scopes: settings.scopes.clone(),
@@ -78,15 +89,27 @@ impl Identity {
         }
     }
 
-    /// Fetches the issuers' keys from now on, until the gateway ends.
-    pub(crate) fn start(self: &Arc<Self>, lifecycle: &Lifecycle) {
-        for (place, _) in self.issuers.iter().enumerate() {
-            let (identity, ended) = (Arc::clone(self), lifecycle.ended.clone());
+    /// Fetches the issuers' keys from now on, until the gateway ends or the issuer is dropped.
+    pub(crate) fn start(&self, lifecycle: &Lifecycle) {
+        for issuer in self.issuers.iter().filter(|issuer| issuer.starts()) {
+            let (issuer, ended) = (Arc::clone(issuer), lifecycle.ended.clone());
             lifecycle.spawn(async move {
-                if let Some(issuer) = identity.issuers.get(place) {
-                    ended.run_until_cancelled(issuer.keys.refresh_for_ever()).await;
+                tokio::select! {
+                    () = issuer.keys.refresh_for_ever() => {}
+                    () = issuer.dropped.cancelled() => {}
+                    () = ended.cancelled() => {}
                 }
             });
+        }
+    }
+
+    /// Fetches no more keys of issuers that `next` does not have.
+    pub(crate) fn stop_all_but(&self, next: Option<&Self>) {
+        let goes_on = |issuer: &&Arc<Issuer>| {
+            next.is_some_and(|next| next.issuers.iter().any(|it| Arc::ptr_eq(it, issuer)))
+        };
+        for issuer in self.issuers.iter().filter(|issuer| !goes_on(issuer)) {
+            issuer.dropped.cancel();
         }
     }
 

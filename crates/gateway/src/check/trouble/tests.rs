@@ -12,7 +12,7 @@ use crate::store::catalog_cache::CatalogCache;
 
 fn server(config: Config) -> (Arc<Server>, Transport) {
     let gateway = Gateway::new(&config, CatalogCache::default(), None).unwrap();
-    (Arc::clone(&gateway.servers[0]), config.servers[0].transport.clone())
+    (Arc::clone(&gateway.now().servers[0]), config.servers[0].transport.clone())
 }
 
 /// A command with a variable, whose value may be one of the gateway's own words.

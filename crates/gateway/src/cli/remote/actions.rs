@@ -25,6 +25,7 @@ pub(in crate::cli) async fn run(remote: RemoteCommand) -> CommandEnd {
         RemoteCommand::Breakers { at, deed } => breakers(&RemoteRequest::new(&at)?, deed).await,
         RemoteCommand::Queue { at, deed } => queue(&RemoteRequest::new(&at)?, deed).await,
         RemoteCommand::Servers { at, deed } => servers(&RemoteRequest::new(&at)?, deed).await,
+        RemoteCommand::Reload { at } => reload(&RemoteRequest::new(&at)?).await,
         RemoteCommand::Logs { at, name } => logs(&RemoteRequest::new(&at)?, &name).await,
         RemoteCommand::Tap { at, tool, class, last } => {
             let filter = |name: &str, value: Option<String>| {
@@ -93,12 +94,17 @@ async fn status(asking: &RemoteRequest) -> CommandEnd {
         Err(RemoteError::Refused(StatusCode::NOT_FOUND, _)) => None,
         queue => Some(queue.map_err(ended)?),
     };
+    let reload = match asking.client.get("/resilience/reload").await {
+        Err(RemoteError::Refused(StatusCode::NOT_FOUND, _)) => None,
+        reload => Some(reload.map_err(ended)?),
+    };
     let whole = json!({
         "ready": ready, "servers": servers["servers"], "breakers": breakers["breakers"], "metrics": breakers["metrics"],
-        "queue": queue,
+        "queue": queue, "config": reload,
     });
     asking.show(&whole, || {
-        show::status(asking.client.address(), &ready, &servers, &breakers, queue.as_ref())
+        let (queue, reload) = (queue.as_ref(), reload.as_ref());
+        show::status(asking.client.address(), &ready, &servers, &breakers, queue, reload)
     })
 }
 
@@ -201,6 +207,11 @@ async fn servers(asking: &RemoteRequest, deed: Option<ServerAction>) -> CommandE
     let path = format!("/resilience/servers/{}/restart", encoded(&name));
     let answer = asking.change(Method::POST, &path, "").await?;
     asking.show(&answer, || format!("{name} is started anew, for whoever uses it"))
+}
+
+async fn reload(asking: &RemoteRequest) -> CommandEnd {
+    let answer = asking.change(Method::POST, "/resilience/reload", "").await?;
+    asking.show(&answer, || show::reloaded(&answer))
 }
 
 async fn logs(asking: &RemoteRequest, name: &str) -> CommandEnd {

@@ -50,7 +50,7 @@ impl Session {
     pub(crate) fn give_back(&self) -> Vec<Arc<ConnectionSupervisor>> {
         let mut supervisors = self.supervisors.lock().unwrap_or_else(PoisonError::into_inner);
         supervisors
-            .extract_if(|server, _| !self.set.is_shared(server))
+            .extract_if(|_, kept| !kept.server.shared)
             .map(|(_, kept)| kept.supervisor)
             .collect()
     }

@@ -121,6 +121,11 @@ impl Session {
                 "the client has not sent initialize yet".to_owned(),
             ));
         };
+        // A call that began under an earlier configuration reaches the server as it is reached now.
+        let set = self.set();
+        let server = set.known(&server.name).ok_or_else(|| {
+            UpstreamFailure::Handshake("the configuration has this server no longer".to_owned())
+        })?;
         // The lock is held to the end: two calls at once must not start two child processes.
         let mut supervisors = self.supervisors.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = supervisors.get(&server.name) {
@@ -134,11 +139,11 @@ impl Session {
             WarmConnection::new(
                 server,
                 handshake,
-                self.set.common(server, handshake, &sink),
+                set.common(server, handshake, &sink),
                 Arc::default(),
             )
         } else {
-            self.set.warm.take(server, handshake).unwrap_or_else(|| own(server, handshake))
+            set.warm.take(server, handshake).unwrap_or_else(|| own(server, handshake))
         };
         kept.seat.take(self);
         let supervisor = Arc::clone(&kept.supervisor);
@@ -159,7 +164,7 @@ impl Session {
         }
         self.ready(connection).await;
         self.replay(connection).await;
-        self.set.conversations.compare(self, self.key(server), connection);
+        self.set().conversations.compare(self, self.key(server), connection);
     }
 
     /// Tells the client to read again every list that the server has.

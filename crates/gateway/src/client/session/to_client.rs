@@ -26,7 +26,7 @@ impl ClientSink for SessionSink {
         if notification.method() == "notifications/resources/updated"
             && let (Some(session), Some(uri)) =
                 (self.session.upgrade(), notification.field_text("uri"))
-            && session.set.is_shared(&connection.server)
+            && session.set().is_shared(&connection.server)
             && !session.subscribed(&connection.server).iter().any(|known| *known == uri)
         {
             return;

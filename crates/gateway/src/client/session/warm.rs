@@ -97,7 +97,8 @@ pub(crate) struct WarmConnection {
     pub supervisor: Arc<ConnectionSupervisor>,
     /// The current user of the connection.
     pub seat: Arc<ConnectionUser>,
-    server: Arc<Server>,
+    /// The server at its other end.
+    pub server: Arc<Server>,
     /// The `initialize` parameters of the connection's handshake.
     greeting: Bytes,
 }
@@ -184,7 +185,7 @@ impl WarmConnections {
         handshake: &HandshakeParams,
     ) -> Option<WarmConnection> {
         let is_it = |kept: &Arc<WarmConnection>| {
-            kept.server.name == server.name
+            Arc::ptr_eq(&kept.server, server)
                 && kept.greeting == handshake.initialize
                 && kept.is_neutral()
         };
@@ -194,6 +195,13 @@ impl WarmConnections {
         kept.spare(false);
         let WarmConnection { supervisor, seat, .. } = &*kept;
         Some(WarmConnection::new(server, handshake, Arc::clone(supervisor), Arc::clone(seat)))
+    }
+
+    /// Takes all warm children of a server that does not go on.
+    pub(crate) fn take_all(&self, server: &Arc<Server>) -> Vec<Arc<ConnectionSupervisor>> {
+        let mut all = self.kept();
+        let taken = all.extract_if(.., |kept| Arc::ptr_eq(&kept.server, server));
+        taken.map(|kept| Arc::clone(&kept.supervisor)).collect()
     }
 
     /// Closes the child that has waited longest, to make room for a process; returns whether there

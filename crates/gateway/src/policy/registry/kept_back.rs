@@ -26,6 +26,6 @@ impl PolicyRegistry {
 
     /// Changes whenever a breaker has changed.
     pub(crate) fn breaker_changes(&self) -> watch::Receiver<u64> {
-        self.breaker_changes.subscribe()
+        self.shared.breaker_changes.subscribe()
     }
 }
