@@ -20,6 +20,8 @@ class Served:
     url: str
     #: One entry for each POST, as it came.
     posts: list[str] = field(default_factory=list)
+    #: So many POSTs are answered with a 503 from now on.
+    hiccups: int = 0
 
     @property
     def connection(self) -> dict[str, Any]:
@@ -56,6 +58,11 @@ def refuses(status: int, body: str = "", *, times: int | None = None, headers: d
                 return
             if scope["method"] == "POST":
                 served.posts.append(scope["path"])
+            if served.hiccups and scope["method"] == "POST":
+                served.hiccups -= 1
+                await send({"type": "http.response.start", "status": 503, "headers": []})
+                await send({"type": "http.response.body", "body": b""})
+                return
             if inner is not None and times is not None and len(served.posts) > times:
                 return await inner(scope, receive, send)
             said = [(b"content-length", str(len(body.encode())).encode())]

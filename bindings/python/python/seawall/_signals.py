@@ -115,7 +115,7 @@ def _response(error: BaseException) -> tuple[int | None, str | None, str | None]
         for name in ("status_code", "status"):
             status = getattr(holder, name, None)
             if isinstance(status, int) and 100 <= status <= 599:
-                headers = getattr(holder, "headers", None)
+                headers: Any = getattr(holder, "headers", None)
                 asked = headers.get("retry-after") if hasattr(headers, "get") else None
                 return status, _body(response), asked if isinstance(asked, str) else None
     return None, None, None

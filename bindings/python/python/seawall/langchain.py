@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
+from pydantic import BaseModel
 
 from ._caller import Answer, ToolAttempt, ToolCaller
 
@@ -15,7 +16,7 @@ def wrap_tools(tools: Iterable[BaseTool], *, caller: ToolCaller | None = None) -
 
     A failure becomes a `ToolException` whose text is for the model, caused by what the tool raised; a tool without an
     error handler of its own gives that text to the model. Where several servers are used, give each its own `caller`.
-    The arguments must be JSON.
+    Arguments that the model gives must be JSON or pydantic models.
     """
     calls = caller or ToolCaller()
     return [_wrapped(tool, calls) for tool in tools]
@@ -23,28 +24,38 @@ def wrap_tools(tools: Iterable[BaseTool], *, caller: ToolCaller | None = None) -
 
 def _wrapped(tool: BaseTool, calls: ToolCaller) -> BaseTool:
     calls.tool(tool.name, hints=_hints(tool))
-    keeps_artifact = tool.response_format == "content_and_artifact"
+    coroutine = tool.coroutine if isinstance(tool, StructuredTool) else None
+    response_format = tool.response_format if coroutine is not None else "content"
 
     async def called(**arguments: Any) -> Any:
-        async def send(attempt: ToolAttempt) -> Any:
-            if isinstance(tool, StructuredTool) and tool.coroutine is not None:
-                return await tool.coroutine(**attempt.arguments)
-            return await tool.ainvoke(attempt.arguments)
+        shown = {name: _plain(value) for name, value in arguments.items() if name in tool.args}
 
-        return _told(await calls.call(tool.name, arguments, send), keeps_artifact)
+        async def send(attempt: ToolAttempt) -> Any:
+            # What LangChain injects, and objects that are not plain, go to the tool as they came.
+            changed = {name: value for name, value in attempt.arguments.items() if shown.get(name) != value}
+            if coroutine is not None:
+                return await coroutine(**{**arguments, **changed})
+            return await tool.ainvoke({**arguments, **changed})
+
+        return _told(await calls.call(tool.name, shown, send), response_format == "content_and_artifact")
 
     return StructuredTool(
         name=tool.name,
         description=tool.description,
-        args_schema=tool.args_schema,
+        args_schema=tool.args_schema or tool.get_input_schema(),
         coroutine=called,
-        response_format=tool.response_format,
+        response_format=response_format,
         return_direct=tool.return_direct,
         tags=tool.tags,
         metadata=tool.metadata,
         handle_tool_error=tool.handle_tool_error or True,
         handle_validation_error=tool.handle_validation_error,
     )
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON, by which a call is recognised."""
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else value
 
 
 def _hints(tool: BaseTool) -> tuple[bool | None, bool | None, bool | None]:
