@@ -102,7 +102,7 @@ def page(rows: list[str]) -> str:
             "",
             *rows,
             "",
-            "Made by `SEAWALL_WHEEL_PROFILE=release tests/python/run && target/python/use/bin/python bindings/python/bench.py --write docs/evidence/python.md`.",
+            "Made with the native half built for release; renewed by `SEAWALL_WHEEL_PROFILE=release tests/python/run && target/python/use/bin/python bindings/python/bench.py --write docs/evidence/python.md`.",
             "",
         ]
     )
