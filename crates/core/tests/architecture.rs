@@ -306,6 +306,7 @@ fn a_folder_uses_only_folders_above_it() {
 
 /// The files of the life of a call in their order: a file uses only those before it.
 const CALL: &[&str] = &[
+    "audited",
     "authorize",
     "server_error",
     "fallback",

@@ -25,6 +25,7 @@ use crate::queue::QueueStore;
 use crate::route::Route;
 use crate::runtime::http_client::SharedHttpClient;
 use crate::runtime::lifecycle::Lifecycle;
+use crate::store::audit::AuditLog;
 use crate::store::catalog_cache::CatalogCache;
 use crate::store::journal::{Journal, JournalPlace};
 use crate::upstream::Server;
@@ -56,6 +57,7 @@ struct GatewayParts {
     conversations: Arc<dyn SessionHooks>,
     warm: Arc<WarmConnections>,
     journal: Arc<Journal>,
+    audit: Arc<AuditLog>,
     detached: DetachedCalls,
     results: Arc<ResultStore>,
     client_limits: Arc<ClientLimits>,
@@ -80,6 +82,7 @@ impl Gateway {
             store,
             warm: Arc::default(),
             journal: Arc::default(),
+            audit: Arc::default(),
             detached: DetachedCalls::default(),
             results: Arc::default(),
             client_limits: Arc::default(),
@@ -143,6 +146,11 @@ impl Gateway {
         if let Some(folder) = self.parts.catalog_cache.journal() {
             self.parts.journal.open(&folder.join(name), place);
         }
+    }
+
+    /// The audit log; off until somebody opens it.
+    pub(crate) fn audit(&self) -> &AuditLog {
+        &self.parts.audit
     }
 
     /// Goes on under another configuration. Servers that it does not change keep their connections,

@@ -15,6 +15,7 @@ use crate::policy::registry::PolicyRegistry;
 use crate::protocol::limits;
 use crate::queue::QueueStore;
 use crate::runtime::lifecycle::Lifecycle;
+use crate::store::audit::AuditLog;
 use crate::store::catalog_cache::CatalogCache;
 use crate::store::journal::Journal;
 use crate::translate::pool::ConnectionPool;
@@ -44,6 +45,8 @@ pub(crate) struct Route {
     pub pending: Arc<PendingAnswers>,
     /// Queued writes that wait for their server; `None` without a durable queue.
     pub store: Option<QueueStore>,
+    /// One line for each call, where the operator wants it.
+    pub audit: Arc<AuditLog>,
     /// The write journal: writes in flight, noted for the process after this one.
     pub journal: Arc<Journal>,
     /// The connections that modern (stateless) clients use, per server.

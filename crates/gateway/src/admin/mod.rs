@@ -248,7 +248,9 @@ impl AdminServer {
         let breakers = watched::all(&all.policies);
         let servers = servers::now(&all.set.servers);
         let reloads = self.reloader.as_ref().map(|reloader| reloader.history());
-        let now = scrape::GatewaySnapshot { breakers, servers, queued, reloads };
+        let audit = self.gateway.audit();
+        let audited = audit.is_on().then(|| audit.counts());
+        let now = scrape::GatewaySnapshot { breakers, servers, queued, reloads, audited };
         let is_single = all.policies.is_single();
         let shown = |server: &str, tool: &str| {
             if is_single { tool.to_owned() } else { names::public(server, tool) }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::call::audited;
 use crate::call::authorize::{authorize, filtered};
 use crate::call::execute::{execute, may_have_run};
 use crate::call::list::list;
@@ -27,7 +28,12 @@ pub(crate) async fn ask(
     }
     let call = match authorize(route, server, call).await {
         Ok(call) => call,
-        Err(refusal) => return Err(honest(route, caller, server, call, refusal)),
+        Err(refusal) => {
+            if let Refusal::NotAllowed(_, refused) = &refusal {
+                audited::refused(route, caller, server, call, refused);
+            }
+            return Err(honest(route, caller, server, call, refusal));
+        }
     };
     let answer = ask_allowed(route, caller, server, &call).await?;
     filtered(route, server, caller.era(), &call, answer).await

@@ -16,6 +16,7 @@ use seawall::{
 };
 use tokio::time::Instant;
 
+use crate::call::audited;
 use crate::call::authorize::authorize;
 use crate::call::fallback;
 use crate::call::idle_timeout::IdleTimeout;
@@ -294,12 +295,15 @@ impl Execution {
             answer = run.as_mut() => Some(answer),
         };
         let answer = match ended {
-            Some(answer) => answer,
+            Some(answer) => Some(answer),
             None => {
                 self.call.control.make_last();
-                tokio::time::timeout(limits::LAST_ANSWER, run).await.map_err(|_| self.cut_off())?
+                tokio::time::timeout(limits::LAST_ANSWER, run).await.ok()
             }
         };
+        let about = (&self.call, &*self.asked);
+        audited::ended(route, &self.caller, &self.server, policy, about, answer.as_ref());
+        let answer = answer.ok_or_else(|| self.cut_off())?;
         self.note_end(&answer.outcome);
         self.reply(answer)
     }

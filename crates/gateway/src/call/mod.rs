@@ -10,12 +10,13 @@
 //!    answer to its call (`translate`, `upstream`).
 //! 6. `reply` writes the server's answer under the client's id, or the failure that took its place.
 //!
-//! A file here uses only the files before it in this list: `authorize`, `server_error`, `fallback`,
-//! `idle_timeout`, `send`, `queued` (how a queued write is sent), `execute`, `list`, `policy`,
-//! `ask`, then the files that ask several servers (`merged_lists`, `listen`, `several`) or none
-//! (`initialize`, `resources`), `target`, `reply`, `required`, and this page.
+//! A file here uses only the files before it in this list: `audited`, `authorize`, `server_error`,
+//! `fallback`, `idle_timeout`, `send`, `queued` (how a queued write is sent), `execute`, `list`,
+//! `policy`, `ask`, then the files that ask several servers (`merged_lists`, `listen`, `several`)
+//! or none (`initialize`, `resources`), `target`, `reply`, `required`, and this page.
 
 mod ask;
+mod audited;
 pub(crate) mod authorize;
 pub(crate) mod execute;
 mod fallback;

@@ -18,6 +18,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use crate::authz::external::Allowance;
 use crate::authz::external::question::CheckQuestion;
 use crate::authz::{AuthzRefusal, CallOrigin, Principal};
+use crate::call::audited;
 use crate::call::send::once;
 use crate::call::server_error::{error_signals, is_passing};
 use crate::client::caller::Caller;
@@ -123,7 +124,9 @@ impl Delivery for QueueDelivery {
         // retries, and an answer from elsewhere is no delivery.
         let tool = known.tool.once(call.effect);
         let request = request(&call).map_err(|text| seawall::classify(&text.into()))?;
-        let allowed = self.allowed(&call, &request).await?;
+        let refused = |_: &Failure| audited::delivered(&self.route, &call, None);
+        let allowed = self.allowed(&call, &request).await.inspect_err(refused)?;
+        let write = call.clone();
         let asked =
             seawall::Call { caller: call.caller.into(), ..seawall::Call::new(call.arguments) };
         let call = GatewayCall { allowed, ..GatewayCall::new(request, Arc::new(NoClient)) };
@@ -144,7 +147,9 @@ impl Delivery for QueueDelivery {
                 }
             }
         };
-        match policies.pipeline.run(&tool, &asked, send).await.outcome {
+        let answer = policies.pipeline.run(&tool, &asked, send).await;
+        audited::delivered(&self.route, &write, Some(&answer));
+        match answer.outcome {
             Outcome::Live(answer) => outcome(&answer, &self.server),
             Outcome::ToolError(error) => self.tool_error(*error),
             Outcome::Failed(report) => Err(report.failure),

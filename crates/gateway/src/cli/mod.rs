@@ -1,5 +1,6 @@
 //! The command line: which commands `seawall` has, and how each is run.
 
+mod audit;
 mod check;
 mod config_args;
 mod explain;
@@ -76,6 +77,9 @@ enum Command {
     #[command(after_help = "Examples:\n  seawall schema > seawall.schema.json\n\n\
                             With `#:schema ./seawall.schema.json` as its first line, editors complete and check a seawall.toml.")]
     Schema,
+    /// Look at an audit log: whether every line is the one that was written
+    #[command(after_help = "Examples:\n  seawall audit verify /var/log/seawall/audit.jsonl")]
+    Audit(audit::AuditArgs),
     /// See what Seawall does: faulty servers, the same calls direct and through Seawall, a table
     #[command(after_help = "Examples:\n  seawall demo\n  seawall demo --seed 7 --calls 200\n\n\
                             Nothing is needed and nothing is left behind. The same seed gives the same counts.")]
@@ -212,6 +216,7 @@ pub async fn run(cli: Cli) -> ExitCode {
             }
         }
         Command::Check(check) => check::run(&check).await,
+        Command::Audit(args) => audit::run(args),
         Command::Schema => {
             out(config::schema());
             Ok(())

@@ -47,6 +47,12 @@ async fn gateway(
     tell_lacking(config);
     let gateway = Gateway::new(config, catalog_cache, store)
         .map_err(|error| (UNREACHABLE, format!("cannot prepare connections: {error}")))?;
+    if let Some(audit) = &config.audit {
+        // An operator who wants every call noted wants no gateway that cannot note them.
+        gateway.audit().open(audit).map_err(|error| {
+            (USAGE, format!("cannot write the audit log {}: {error}", audit.path.display()))
+        })?;
+    }
     // Ends the orphans of a gateway that crashed; the start does not wait for it.
     gateway.lifecycle.spawn(orphans::sweep());
     Ok(gateway)
@@ -196,6 +202,7 @@ pub(super) async fn end(gateway: &Gateway) {
     gateway.lifecycle.settle().await;
     gateway.lifecycle.end().await;
     // Last: calls and deliveries that end above still write their outcome to the store.
+    gateway.audit().close().await;
     if let Some(store) = gateway.store() {
         store.close().await;
     }

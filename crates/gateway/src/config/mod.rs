@@ -7,6 +7,7 @@
 mod address;
 mod admin;
 pub(crate) mod agentgateway;
+pub(crate) mod audit;
 pub(crate) mod client_files;
 mod command;
 pub(crate) mod duration;
@@ -59,6 +60,7 @@ use std::time::Duration;
 use http::{HeaderName, Uri};
 
 pub(crate) use self::admin::AdminConfig;
+use self::audit::AuditConfig;
 pub(crate) use self::ext_authz::{ALL_HEADERS, ExtAuthzConfig, ListFilter, ServerAuthz};
 pub(crate) use self::hide::SecretTexts;
 pub(crate) use self::identity::{ApiKeyConfig, IdentityConfig, JwksSource, JwtConfig};
@@ -103,6 +105,8 @@ pub struct Config {
     pub startup: StartupConfig,
     /// The folder of the durable queue, whose writes must survive a crash.
     pub store: Option<PathBuf>,
+    /// The audit log; `None`: calls are not noted.
+    pub audit: Option<AuditConfig>,
     /// The admin server, if there is one.
     pub admin: Option<AdminConfig>,
     /// Who may call; `None`: everybody who reaches the address.
@@ -432,6 +436,7 @@ fn read_text(
         .as_ref()
         .and_then(|path| scope.expand(path, problems))
         .map(|path| scope.path(&path));
+    let audit = settings.audit.take().and_then(|raw| raw.resolve(&scope, problems));
     let admin = settings.take_admin(&scope, problems);
     let mut config = Config {
         admin,
@@ -440,6 +445,7 @@ fn read_text(
         source: Some(path.to_owned()),
         files: scope.files(),
         store,
+        audit,
         ..settings.into_config(servers)
     };
     problems.keep(config.take_env(env));

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::admin::{self, RawAdmin};
+use super::audit::{self, RawAudit};
 use super::expand::Variables;
 use super::ext_authz::{self, RawExtAuthz};
 use super::identity::{self, RawIdentity};
@@ -18,7 +19,7 @@ use crate::config::prefix::NamePrefix;
 use crate::protocol::limits;
 
 /// The keys [`ServeSettings::set`] knows, beside the policy settings.
-const OWN: [&str; 14] = [
+const OWN: [&str; 15] = [
     "listen",
     "prefix",
     "grace",
@@ -33,6 +34,7 @@ const OWN: [&str; 14] = [
     "admin",
     "identity",
     "ext_authz",
+    "audit",
 ];
 
 /// The keys [`ServeSettings::set`] knows.
@@ -55,6 +57,7 @@ pub(super) struct ServeSettings {
     pub(super) admin: Option<RawAdmin>,
     pub(super) identity: Option<RawIdentity>,
     pub(super) ext_authz: Option<RawExtAuthz>,
+    pub(super) audit: Option<RawAudit>,
 }
 
 impl Default for ServeSettings {
@@ -74,6 +77,7 @@ impl Default for ServeSettings {
             admin: None,
             identity: None,
             ext_authz: None,
+            audit: None,
         }
     }
 }
@@ -111,6 +115,7 @@ impl ServeSettings {
             "admin" => self.admin = Some(admin::read(value, problems)),
             "identity" => self.identity = Some(identity::read(value, problems)),
             "ext_authz" => self.ext_authz = Some(ext_authz::read(value, problems)),
+            "audit" => self.audit = Some(audit::read(value, problems)),
             _ => return rules::set(&mut self.rules, key, value, problems),
         }
         true
@@ -158,6 +163,7 @@ impl ServeSettings {
             admin: None,
             identity: None,
             ext_authz: None,
+            audit: None,
             source: None,
             files: Default::default(),
             warnings: Vec::new(),

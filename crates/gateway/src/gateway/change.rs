@@ -89,6 +89,7 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
     let fixed = [
         ("listen", old.listen != new.listen),
         ("store", old.store != new.store),
+        ("audit", old.audit != new.audit),
         ("admin.listen", admin(old) != admin(new)),
         ("grace", old.grace != new.grace),
         ("max_request", old.max_request != new.max_request),

@@ -106,6 +106,7 @@ impl Generation {
                 results: Arc::clone(&parts.results),
                 pending: Arc::clone(&parts.pending),
                 store: parts.store.clone(),
+                audit: Arc::clone(&parts.audit),
                 journal: Arc::clone(&parts.journal),
                 pools: Arc::clone(&pools),
                 owners: known.map(|known| Arc::clone(&known.owners)).unwrap_or_default(),

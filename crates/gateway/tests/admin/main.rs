@@ -12,6 +12,7 @@
 mod access;
 mod admin_api;
 mod agentgateway;
+mod audit;
 mod breakers;
 mod commands;
 mod events;

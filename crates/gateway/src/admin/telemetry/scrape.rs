@@ -22,6 +22,8 @@ pub(crate) struct GatewaySnapshot<'a> {
     pub queued: Option<usize>,
     /// How reading the configuration ended so far, where it is read again.
     pub reloads: Option<ReloadHistory>,
+    /// Lines of the audit log, and calls that it lacks; `None` without one.
+    pub audited: Option<(u64, u64)>,
 }
 
 /// The current state of a server.
@@ -49,8 +51,22 @@ pub(crate) fn text(
     decisions(&mut text, counts);
     servers(&mut text, now);
     configuration(&mut text, now.reloads.as_ref());
+    audit(&mut text, now.audited);
     agents(&mut text, counts, shown);
     text.finish()
+}
+
+/// How many calls were noted in the audit log.
+fn audit(text: &mut MetricsText, audited: Option<(u64, u64)>) {
+    let Some((noted, lost)) = audited else { return };
+    text.family("seawall_audit_calls_total", "counter", "Calls noted in the audit log.");
+    text.sample(&[], noted);
+    text.family(
+        "seawall_audit_lost_total",
+        "counter",
+        "Calls that the audit log lacks; it says so itself.",
+    );
+    text.sample(&[], lost);
 }
 
 /// How often the configuration was read again, and whether the last one was taken.

@@ -140,7 +140,7 @@ pub(super) fn file_with(way: &[String], key: &str, value: Json, server: Json) ->
 fn needed(way: &[String]) -> Json {
     let way: Vec<&str> = way.iter().map(String::as_str).collect();
     match way.as_slice() {
-        ["store"] => json!({"path": "s"}),
+        ["store"] | ["audit"] => json!({"path": "s"}),
         [.., "ext_authz"] => json!({"service": "authz:9100"}),
         [.., "pass_header"] | [.., "pass_header", "0"] => json!({"from": "x-a", "to": "x-b"}),
         ["identity"] => json!({"api_keys": [{"name": "ci", "sha256": "0".repeat(64)}]}),
