@@ -252,10 +252,18 @@ impl<'a, T> Run<'a, T> {
 
     pub(crate) fn must_not_act_again(&self) -> bool {
         self.must_not_act_again.is_set()
+            || self.continues_a_write() && !self.tool.policy.effect.is_replayable()
     }
 
     pub(crate) fn may_have_acted(&self) -> bool {
-        self.may_have_acted.is_set()
+        self.may_have_acted.is_set() || self.continues_a_write()
+    }
+
+    /// Whether the server had the write before, and asked its client something: it may have been
+    /// executed since, whatever becomes of the client's reply.
+    fn continues_a_write(&self) -> bool {
+        self.call.rejoin.as_ref().is_some_and(|rejoin| rejoin.continues)
+            && self.tool.policy.effect != Effect::ReadOnly
     }
 
     pub(crate) fn attempts(&self) -> u32 {

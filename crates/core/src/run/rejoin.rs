@@ -63,7 +63,7 @@ impl<T: Clone> Ledger<T> {
                 // No attempt follows for a client that cancelled, and the first call's outcome is
                 // not meant for this one.
                 Ok(_) if run.is_last() => {
-                    let outcome = run.out_of_patience(FollowerGets::Turn);
+                    let outcome = run.not_sent(following.gets);
                     return Err(Box::new(Rejoined { outcome, age: None }));
                 }
                 // The first call ended without an answer for others: this call enters the ledger
@@ -131,8 +131,20 @@ impl<T: Clone> Run<'_, T> {
         if gets.is_answered() {
             return self.still_running();
         }
-        let words = "an identical call made just before it is still running";
-        self.fail(Failure { sent: Sent::Never, ..self.refuse(Cause::Overloaded, None, words) })
+        self.not_sent(gets)
+    }
+
+    /// The outcome of a call that is not sent, because of an identical one. If it repeats that one,
+    /// its client must not read that nothing was executed.
+    fn not_sent(&self, gets: FollowerGets) -> Outcome<T> {
+        if gets == FollowerGets::Turn || self.tool.policy.effect == Effect::ReadOnly {
+            let words = "an identical call was made just before it";
+            let refused = self.refuse(Cause::Overloaded, None, words);
+            return self.fail(Failure { sent: Sent::Never, ..refused });
+        }
+        let words = "an identical call made before it may have been executed";
+        let held = self.tool.policy.uncertain_write_hold;
+        self.fail(Failure { sent: Sent::Maybe, ..self.refuse(Cause::Uncertain, held, words) })
     }
 
     /// Ends the lead: tells the followers, and keeps the answer until it is delivered.

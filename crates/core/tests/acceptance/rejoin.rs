@@ -402,3 +402,48 @@ async fn who_waits_for_its_turn_joins_the_first_when_it_turns_out_that_its_clien
     assert!(before.elapsed() < secs(6), "{:?}", before.elapsed());
     assert_eq!(world.executions(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_repeat_that_waited_for_the_first_in_vain_does_not_say_that_nothing_was_executed() {
+    // The gateway ends under both of them; or the first is that of a client that cannot be told
+    // from this one, and outlasts it.
+    for is_ending in [true, false] {
+        let world = World::new();
+        let made = || {
+            let mut made = call();
+            made.rejoin.as_mut().unwrap().takes = is_ending;
+            made
+        };
+        let gone = made();
+        let first = world.call("create_issue", gone.clone());
+        pass(ms(100)).await;
+        leave(&gone);
+        let again = made().within(secs(3));
+        let second = world.call("create_issue", again.clone());
+        pass(ms(100)).await;
+        if is_ending {
+            again.control.as_ref().unwrap().make_last();
+            first.abort();
+        }
+        let told = report(&second.await.unwrap()).clone();
+        assert!(told.may_have_executed, "{}", told.message);
+        assert_eq!(told.code, ErrorCode::WriteUncertain);
+        assert!(told.message.contains("may have been executed"), "{}", told.message);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_goes_on_after_a_question_may_have_run_though_its_server_is_away_now() {
+    for tool in ["create_issue", "get_issue"] {
+        let world = World::new();
+        let mut answering = call();
+        answering.rejoin.as_mut().unwrap().continues = true;
+        let away = |_| Err(FailureSignals::transport(TransportFailure::Away, "it is away"));
+        let told = report(&world.ends(tool, answering, away).await.unwrap()).clone();
+        assert_eq!(told.may_have_executed, tool == "create_issue", "{}", told.message);
+        assert_eq!(told.message.contains("may have been executed"), tool == "create_issue");
+        let next = world.call(tool, call()).await.unwrap();
+        let is_held = matches!(&next.outcome, Outcome::Failed(told) if told.may_have_executed);
+        assert_eq!(is_held, tool == "create_issue", "made anew, it could run twice");
+    }
+}

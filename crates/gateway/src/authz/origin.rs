@@ -2,10 +2,13 @@
 //! authorizer may see.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use http::HeaderMap;
+use jsonwebtoken::get_current_timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use super::digest;
 use super::refusal::{AuthzRefusal, HttpRefusal};
@@ -56,6 +59,9 @@ impl Principal {
     }
 }
 
+/// How far the clocks of an issuer and of the gateway may differ, in seconds.
+pub(super) const LEEWAY: u64 = 30;
+
 /// Where one call comes from.
 #[derive(Debug, Default)]
 pub(crate) struct CallOrigin {
@@ -93,6 +99,14 @@ impl CallOrigin {
             caller: caller.into(),
             ..Self::default()
         }
+    }
+
+    /// When the caller's token is accepted no more; `None` for a caller without one.
+    pub(crate) fn expires(&self) -> Option<Instant> {
+        let expires = self.principal.as_ref()?.claims.get("exp")?.as_f64()?;
+        // A second more: a client that comes back with the same token must not be let in again.
+        let seconds = expires + (LEEWAY + 1) as f64 - get_current_timestamp() as f64;
+        Instant::now().checked_add(Duration::try_from_secs_f64(seconds.max(0.0)).ok()?)
     }
 
     /// Notes how HTTP is to tell a refusal.

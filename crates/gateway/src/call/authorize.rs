@@ -25,7 +25,7 @@ pub(crate) async fn authorize(
     server: &Server,
     call: &GatewayCall,
 ) -> Result<GatewayCall, Refusal> {
-    let question = CheckQuestion::new(&server.name, &call.request, &call.origin);
+    let question = question(server, call);
     let allowed =
         route.access.check(&question).await.map_err(|refusal| not_allowed(server, refusal))?;
     // Replaced also where there are none: the headers of one server's call are not another's.
@@ -131,8 +131,7 @@ pub(crate) async fn filtered(
         JsonObject::of(entry).get("name").and_then(scan::text).map(|name| name.into_owned())
     };
     let names: Vec<String> = entries.iter().filter_map(name).collect();
-    let question = CheckQuestion::new(&server.name, &call.request, &call.origin);
-    let allowed = external.allowed_tools(&question, names).await;
+    let allowed = external.allowed_tools(&question(server, call), names).await;
     let allowed = allowed.map_err(|refusal| not_allowed(server, refusal))?;
     let is_allowed = |entry: &&Bytes| name(entry).is_some_and(|name| allowed.contains(&name));
     let shown: Vec<&[u8]> = entries.iter().filter(is_allowed).map(|entry| &**entry).collect();
@@ -143,6 +142,12 @@ pub(crate) async fn filtered(
         result.set("cacheScope", r#""private""#);
     }
     with_body(&list, &result.json())
+}
+
+/// What is asked about a call of a server.
+fn question<'a>(server: &'a Server, call: &'a GatewayCall) -> CheckQuestion<'a> {
+    let question = CheckQuestion::new(&server.name, &call.request, &call.origin);
+    question.of_list(call.list_checks.as_deref())
 }
 
 fn not_allowed(server: &Server, refusal: AuthzRefusal) -> Refusal {

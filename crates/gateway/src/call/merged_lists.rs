@@ -71,6 +71,8 @@ pub(crate) async fn merged(route: &Arc<Route>, caller: &Caller, call: &GatewayCa
             })?
         }
     };
+    // One limit for the checks of all servers.
+    let call = &GatewayCall { list_checks: Some(Arc::default()), ..call.clone() };
     let parts =
         join_all(route.set.servers.iter().map(|server| part(route, caller, server, call, key)))
             .await;

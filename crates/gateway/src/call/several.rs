@@ -98,13 +98,21 @@ impl<'r> Heard<'r> {
         None
     }
 
-    /// The reply where no server is known to own it.
+    /// The reply where no server is known to own it. A server that the caller may not use is not
+    /// away: where only such a one may have it, the caller reads what it reads of a denied call.
     fn reply(self, what: &str) -> Reply {
+        let is_denied =
+            |(_, failed): &(_, Option<Refusal>)| matches!(failed, Some(Refusal::NotAllowed(..)));
+        let (denied, away): (Vec<_>, Vec<_>) = self.missing.into_iter().partition(is_denied);
+        let is_fitting = self.said.as_ref().is_some_and(|((fits, _), _)| *fits);
         match self.said {
-            Some((_, answer)) if self.missing.is_empty() => Ok(answer),
-            Some((_, answer)) => Err(may_be_elsewhere(&answer, &self.missing).into()),
-            None => {
-                Err(self.missing.into_iter().find_map(|(_, failed)| failed).unwrap_or_else(|| {
+            Some((_, answer)) if denied.is_empty() && away.is_empty() => Ok(answer),
+            Some((_, answer)) if is_fitting || !away.is_empty() => {
+                Err(may_be_elsewhere(&answer, &away, &denied).into())
+            }
+            _ => {
+                let failed = away.into_iter().chain(denied).find_map(|(_, failed)| failed);
+                Err(failed.unwrap_or_else(|| {
                     RpcError::new(build::INVALID_PARAMS, format!("no server has {what:?}")).into()
                 }))
             }
@@ -147,14 +155,25 @@ fn has_template(
     })
 }
 
-/// A server's own error, with the servers that could not be asked: one of them may have it.
-fn may_be_elsewhere(error: &Message, missing: &[(&Arc<Server>, Option<Refusal>)]) -> RpcError {
-    let names: Vec<&str> = missing.iter().map(|(server, _)| server.name.as_str()).collect();
+/// The servers that were not asked, or could not be; with the failure.
+type Missing<'r> = [(&'r Arc<Server>, Option<Refusal>)];
+
+/// A server's own error, with the servers that were not asked: one of them may have it.
+fn may_be_elsewhere(error: &Message, away: &Missing<'_>, denied: &Missing<'_>) -> RpcError {
     let text = error.field_text("message").unwrap_or_default();
     let data = error.field_json("data").and_then(|data| serde_json::from_slice(data).ok());
     let mut data: Map<String, Value> = data.unwrap_or_default();
-    data.insert("away".to_owned(), names.clone().into());
-    let message = format!("{text} (not asked, and may have it: {}, away now)", names.join(", "));
+    let mut told = Vec::new();
+    for (key, servers, why) in
+        [("away", away, "away now"), ("denied", denied, "which this caller may not use")]
+    {
+        let names: Vec<&str> = servers.iter().map(|(server, _)| server.name.as_str()).collect();
+        if !names.is_empty() {
+            told.push(format!("{}, {why}", names.join(", ")));
+            data.insert(key.to_owned(), names.into());
+        }
+    }
+    let message = format!("{text} (not asked, and may have it: {})", told.join("; "));
     RpcError::new(code(error).unwrap_or(build::INTERNAL_ERROR), message).with(data.into())
 }
 

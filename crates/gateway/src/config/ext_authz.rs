@@ -30,7 +30,7 @@ const KEYS: [&str; 12] = [
 /// set the same.
 const MAX_BODY: u32 = 65_536;
 pub(super) const MOST_BODY: u32 = 4 * 1024 * 1024;
-/// Checks of one list that run at a time.
+/// Checks of one list that run at a time, over all servers of the list.
 const CONCURRENCY: u32 = 10;
 
 /// Among the names of headers: all of them.
@@ -118,7 +118,7 @@ pub(super) fn read(section: &ConfigField<'_>, problems: &mut Problems) -> RawExt
             "claims" => rest.claims = claims(&value, problems),
             "context_extensions" => read.context_extensions = value.pairs(problems),
             "max_body" => {
-                let bytes = problems.keep(value.whole(MOST_BODY)).unwrap_or(MAX_BODY);
+                let bytes = problems.keep(value.whole(1, MOST_BODY)).unwrap_or(MAX_BODY);
                 rest.max_body = usize::try_from(bytes).unwrap_or(usize::MAX);
             }
             "cache" => {
@@ -128,11 +128,10 @@ pub(super) fn read(section: &ConfigField<'_>, problems: &mut Problems) -> RawExt
             "filter_lists" => {
                 rest.filter_lists = problems.keep(filter(&value)).unwrap_or_default();
             }
-            "concurrency" => match problems.keep(value.whole(1_000)) {
-                Some(0) => problems.push(value.place.problem("must be a whole number from 1")),
-                Some(count) => rest.concurrency = usize::try_from(count).unwrap_or(1),
-                None => {}
-            },
+            "concurrency" => {
+                let count = problems.keep(value.whole(1, 1_000)).unwrap_or(CONCURRENCY);
+                rest.concurrency = usize::try_from(count).unwrap_or(1);
+            }
             "enabled" => read.is_off = problems.keep(value.flag()) == Some(false),
             _ => problems.push(value.place.problem(suggest::unknown(key, &KEYS))),
         }

@@ -59,7 +59,7 @@ pub(super) fn time(value: &ConfigField<'_>) -> Result<Duration, Problem> {
     duration::parse(&text).map_err(|error| place.problem(error))
 }
 
-/// A duration above zero: without any pause a server would be started again and again.
+/// A duration above zero.
 pub(super) fn some_time(value: &ConfigField<'_>) -> Result<Duration, Problem> {
     match time(value)? {
         Duration::ZERO => Err(value.place.problem("must not be zero")),

@@ -6,7 +6,7 @@ use seawall::DeniedText;
 
 use super::problem::{Problem, Problems};
 use super::tree::{ConfigField, ConfigString};
-use super::{duration, suggest};
+use super::{duration, reconnect, suggest};
 
 const KEYS: [&str; 4] = ["attempts", "backoff", "max_starting", "denied_text"];
 /// More attempts are a mistake, or a storm.
@@ -15,7 +15,7 @@ const MOST: u32 = 20;
 /// How servers are loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StartupConfig {
-    /// Attempts of one load; 0 means 1.
+    /// Attempts of one load.
     pub attempts: u32,
     /// The first pause between attempts.
     pub backoff: Duration,
@@ -41,13 +41,15 @@ pub(super) fn read(section: &ConfigField<'_>, problems: &mut Problems) -> Startu
     let mut load = StartupConfig::default();
     for (key, value) in section.entries(problems) {
         match key {
-            "attempts" => load.attempts = problems.keep(value.whole(MOST)).unwrap_or(load.attempts),
+            "attempts" => {
+                load.attempts = problems.keep(value.whole(1, MOST)).unwrap_or(load.attempts)
+            }
             "backoff" => {
                 load.backoff = problems.keep(duration::read(&value)).unwrap_or(load.backoff)
             }
             "max_starting" => {
                 load.max_starting =
-                    problems.keep(duration::read(&value)).unwrap_or(load.max_starting)
+                    problems.keep(reconnect::some_time(&value)).unwrap_or(load.max_starting)
             }
             "denied_text" => load.denied_text = problems.keep(denied_text(&value)),
             _ => problems.push(value.place.problem(suggest::unknown(key, &KEYS))),

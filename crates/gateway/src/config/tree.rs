@@ -134,14 +134,14 @@ impl<'a> ConfigField<'a> {
         }
     }
 
-    /// A whole number up to `most`.
-    pub(super) fn whole(&self, most: u32) -> Result<u32, Problem> {
+    /// A whole number from `least` to `most`.
+    pub(super) fn whole(&self, least: u32, most: u32) -> Result<u32, Problem> {
         let ConfigValue::Number(text) = self.value else {
             return Err(self.wrong("a whole number"));
         };
-        let number = whole(text).filter(|number| *number <= most);
+        let number = whole(text).filter(|number| (least..=most).contains(number));
         number.ok_or_else(|| {
-            self.place.problem(format!("must be a whole number from 0 to {most}, not {text}"))
+            self.place.problem(format!("must be a whole number from {least} to {most}, not {text}"))
         })
     }
 

@@ -235,7 +235,14 @@ async fn request(
     };
     let name = session.name(session.keep(&stream, kept), Some(asked));
     let priming = session.is_primed.then(|| sse::priming(&name.at(0), RETRY));
-    respond::stream(EventFormat { reader, first, work: None, number: Some(name), priming })
+    respond::stream(EventFormat {
+        reader,
+        first,
+        work: None,
+        number: Some(name),
+        priming,
+        ends: None,
+    })
 }
 
 /// Handles one GET: the session's general stream, or a stream that the client lost.
@@ -279,7 +286,10 @@ pub(super) async fn get(
         );
     };
     let priming = session.is_primed.then(|| sse::priming(&name.at(reader.place()), RETRY));
-    respond::stream(EventFormat { reader, first: None, work: None, number: Some(name), priming })
+    // A call that was allowed has its answer; everything else is for clients whose token holds.
+    let ends = origin.expires().filter(|_| name.number == 0);
+    let number = Some(name);
+    respond::stream(EventFormat { reader, first: None, work: None, number, priming, ends })
 }
 
 /// Ends a stream whose request was in flight when the previous process of this gateway ended: a
@@ -289,7 +299,14 @@ fn interrupted(route: &Route, asked: &StreamRequest) -> Response<Body> {
     let stream = Arc::new(ClientStream::default());
     stream.answer(refused::interrupted(route, asked));
     let reader = stream.reader(0);
-    respond::stream(EventFormat { reader, first: None, work: None, number: None, priming: None })
+    respond::stream(EventFormat {
+        reader,
+        first: None,
+        work: None,
+        number: None,
+        priming: None,
+        ends: None,
+    })
 }
 
 /// Handles one DELETE: ends the session.

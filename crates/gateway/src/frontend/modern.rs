@@ -62,6 +62,8 @@ async fn request(
         ..GatewayCall::new(message, Arc::new(RequestStreamSink { stream: Arc::clone(&stream) }))
     };
     stream.belongs_to(&call);
+    // A call that was allowed has its answer; what a client listens to ends with its token.
+    let ends = origin.expires().filter(|_| call.request.method() == "subscriptions/listen");
     let (route, to) = (Arc::clone(route), Arc::clone(&stream));
     let caller = Caller::Modern(client);
     let mut work: respond::StreamedCall = Box::pin(async move {
@@ -95,10 +97,16 @@ async fn request(
             work,
             number: None,
             priming: None,
+            ends,
         }),
-        None => {
-            respond::stream(EventFormat { reader, first: None, work, number: None, priming: None })
-        }
+        None => respond::stream(EventFormat {
+            reader,
+            first: None,
+            work,
+            number: None,
+            priming: None,
+            ends,
+        }),
     }
 }
 

@@ -12,6 +12,7 @@ use http::{HeaderValue, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Either, Full, StreamBody};
 use hyper::body::Frame;
+use tokio::time::Instant;
 
 use crate::client::event_id::StreamName;
 use crate::client::stream::{NextEvent, StreamEvent, StreamReader};
@@ -65,6 +66,8 @@ pub(super) struct EventFormat {
     pub number: Option<StreamName>,
     /// The event that opens the stream, if the protocol revision has one.
     pub priming: Option<Bytes>,
+    /// When the stream ends, because its reader's token does.
+    pub ends: Option<Instant>,
 }
 
 /// A piece of the response body.
@@ -122,8 +125,15 @@ impl EventFormat {
                     None => std::future::pending().await,
                 }
             };
+            let expiry = async {
+                match self.ends {
+                    Some(ends) => tokio::time::sleep_until(ends).await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 biased;
+                () = expiry => return None,
                 // The call is polled first: a server that sends messages without pause would
                 // otherwise keep its own answer from being taken.
                 () = work => self.work = None,

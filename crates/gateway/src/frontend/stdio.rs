@@ -86,10 +86,17 @@ pub(crate) async fn serve(
         closing.cancelled().await;
         tokio::time::sleep(limits::LAST_ANSWER * 2).await;
     };
+    // A client that only closed its end may still read: calls that outlast the grace are cut off
+    // like those of a gateway that drains.
+    let out_of_grace = async {
+        tokio::time::sleep(grace).await;
+        closing.cancel();
+        std::future::pending::<()>().await
+    };
     let is_draining = draining.is_cancelled();
     tokio::select! {
         () = frontend.calls.wait() => {}
-        () = tokio::time::sleep(grace), if !is_draining => {}
+        () = out_of_grace, if !is_draining => {}
         () = cut_off => {}
     }
     frontend.out.end();

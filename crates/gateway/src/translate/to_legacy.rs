@@ -71,7 +71,7 @@ async fn ask(
     let mut running = match call.request.field_text("requestState") {
         Some(state) => {
             let Some(mut running) = pool.parked.take(&state) else {
-                let text = "requestState is not known here: used before, too old, or changed; make the call anew";
+                let text = "requestState is not known here: used before, too old, or changed. The call that it belongs to may have been executed: check before you make it anew";
                 return Err(RpcError::new(build::INVALID_PARAMS, text).into());
             };
             running.answer(call.request.field_json("inputResponses").unwrap_or(b"{}")).await;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::authz::CallOrigin;
-use crate::authz::external::Allowance;
+use crate::authz::external::{Allowance, ListChecks};
 use crate::protocol::Message;
 use crate::protocol::names::Era;
 use crate::upstream::Connection;
@@ -73,6 +73,8 @@ pub struct GatewayCall {
     pub(crate) origin: Arc<CallOrigin>,
     /// Headers that the server gets with this call, and headers that it must not get.
     pub(crate) allowed: Arc<Allowance>,
+    /// The checks of the merged list that the call is a part of.
+    pub(crate) list_checks: Option<Arc<ListChecks>>,
     /// The call's deadline, if it has one.
     pub ends: Option<Instant>,
     /// Tells the library that the call's client is being asked a question, or has left.
@@ -92,6 +94,7 @@ impl GatewayCall {
             client: Arc::default(),
             origin: Arc::default(),
             allowed: Arc::default(),
+            list_checks: None,
             ends: None,
             control: Arc::default(),
             receipt: Arc::default(),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::client::Client;
-use crate::kit::{Entry, Gateway, http, text, until};
+use crate::kit::{Asked, Entry, Gateway, Upstream, http, text, until, upstream, within};
 use crate::server;
 
 const ISSUER: &str = "https://idp.example";
@@ -136,6 +136,48 @@ async fn scopes_of_a_server_are_asked_for_where_its_tool_is_called_on_the_merged
 }
 
 #[tokio::test]
+async fn a_task_or_resource_of_a_server_that_the_caller_may_not_use_is_told_as_denied() {
+    let unknown = async || {
+        Upstream::start(|asked: Asked, mut tcp| async move {
+            let said = match asked.message["method"].as_str().unwrap_or_default() {
+                method if method.starts_with("tasks/") || method == "resources/read" => {
+                    let error = json!({"code": -32602, "message": "no such thing"});
+                    let whole =
+                        json!({"jsonrpc": "2.0", "id": asked.message["id"], "error": error});
+                    let head = "content-type: application/json\r\n";
+                    upstream::response("200 OK", head, whole.to_string().as_bytes())
+                }
+                _ => upstream::honest(&asked),
+            };
+            upstream::write(&mut tcp, &said).await;
+        })
+        .await
+    };
+    let (one, two) = (unknown().await, unknown().await);
+    let (key, _jwks, settings) = issuer("").await;
+    let entries =
+        [Entry::url("one", &one.url), Entry::url("two", &two.url).with("scopes = [\"two\"]")];
+    let gateway = Gateway::serve_with(&settings, &entries).await;
+    let client = Client::new(&gateway, "/mcp").bearer(&token(&key, "ann"));
+    let session = client.session().await;
+    let denied = client.ask(&session, "prompts/get", json!({"name": "two__x"})).await;
+    assert!(denied.error().1.starts_with("HTTP 403 Forbidden: the token lacks the scope two"));
+    for (method, params) in [
+        ("tasks/get", json!({"taskId": "t1"})),
+        ("tasks/result", json!({"taskId": "t2"})),
+        ("tasks/cancel", json!({"taskId": "t3"})),
+        ("resources/read", json!({"uri": "x://y"})),
+    ] {
+        let answer = client.ask(&session, method, params).await;
+        assert_eq!(answer.error(), denied.error(), "{method}");
+        assert_eq!(answer.status, denied.status);
+    }
+    let is_get = |asked: &Asked| asked.is("tasks/get");
+    assert_eq!(one.seen().iter().filter(|asked| is_get(asked)).count(), 1, "it may have had it");
+    assert!(!two.seen().iter().any(is_get));
+}
+
+#[tokio::test]
 async fn an_api_key_is_known_by_its_digest_and_may_be_for_some_servers_only() {
     let (one, two) = (server().await, server().await);
     let settings = format!(
@@ -243,6 +285,39 @@ async fn a_session_belongs_to_whoever_opened_it_also_with_a_renewed_token() {
         }
     }
     assert_eq!(text(&ann.call(&session, "echo", json!({"text": "still"})).await), "still");
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_the_token_of_its_reader() {
+    let upstream = server().await;
+    let (key, _jwks, settings) = issuer("").await;
+    let gateway = Gateway::serve_with(&settings, &[Entry::url("gh", &upstream.url)]).await;
+    // Accepted for a few seconds more: clocks may differ by 30 s.
+    let ends = |after: i64| key.sign(&claims("ann", ISSUER, "seawall", after - 30));
+    let lasting = Client::new(&gateway, "/mcp/gh").bearer(&token(&key, "ann"));
+    let session = lasting.session().await;
+    let open = async |token: &str| {
+        let bearer = format!("Bearer {token}");
+        let headers = [
+            ("mcp-session-id", session.as_str()),
+            ("accept", "text/event-stream"),
+            ("authorization", &bearer),
+        ];
+        http::send(gateway.address, Method::GET, "/mcp/gh", &headers, "".into()).await
+    };
+    let short = ends(4);
+    let stream = open(&short).await;
+    assert_eq!(stream.status(), 200);
+    let listen = json!({"notifications": {"toolsListChanged": true}});
+    let listener = Client::new(&gateway, "/mcp/gh").bearer(&short);
+    let listens = listener.modern("subscriptions/listen", listen.clone());
+    // Both end by themselves, and whoever comes back needs another token.
+    let (_, ended) = tokio::join!(within(20, "the end", http::whole(stream)), listens);
+    assert_eq!(ended.status, 200, "{}", ended.text());
+    assert_eq!(open(&short).await.status(), 401);
+    assert_eq!(listener.modern("subscriptions/listen", listen).await.status, 401);
+    assert_eq!(open(&token(&key, "ann")).await.status(), 200, "the session goes on");
+    assert_eq!(text(&lasting.call(&session, "echo", json!({"text": "x"})).await), "x");
 }
 
 #[tokio::test]

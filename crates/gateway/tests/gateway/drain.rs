@@ -55,6 +55,33 @@ async fn a_client_that_closes_its_end_still_gets_its_answers() {
 }
 
 #[tokio::test]
+async fn a_call_that_outlasts_the_grace_of_a_client_that_closed_its_end_has_a_last_answer() {
+    for (effect, may_have_run) in [("read_only", false), ("write", true)] {
+        let folder = tempfile::TempDir::new().unwrap();
+        let file = folder.path().join("seawall.toml");
+        let server = fixture("a", "legacy");
+        let tool = format!("[tools.\"a/slow\"]\neffect = {effect:?}\n");
+        std::fs::write(&file, format!("grace = \"200ms\"\n{server}{tool}")).unwrap();
+        let mut process = tokio::process::Command::new(program("seawall"));
+        process.args(["serve", "--stdio", "--no-catalog-cache", "--config"]).arg(&file);
+        let mut wrapped = Wrapped::start(process);
+        wrapped.initialize(json!({})).await;
+        wrapped.ask(1, "tools/list", json!({})).await;
+        let servers = children(wrapped.child.id().unwrap());
+        let params = json!({"name": "slow", "arguments": {"ms": 60_000}});
+        let call = json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params});
+        wrapped.send(&call.to_string()).await;
+        wrapped.close();
+        let (answer, _) = wrapped.answer(&json!(5)).await;
+        assert_eq!(answer["result"]["isError"], true, "{answer}");
+        let failure = &answer["result"]["_meta"]["seawall/failure"];
+        assert_eq!(failure["mayHaveExecuted"], may_have_run, "{answer}");
+        assert!(soon(wrapped.child.wait()).await.unwrap().success());
+        until("its server is gone", async || is_gone(servers[0])).await;
+    }
+}
+
+#[tokio::test]
 async fn a_second_signal_does_not_wait() {
     let mut served = Served::with(&fixture("a", "legacy")).await;
     let gateway = served.child.id().unwrap();

@@ -89,10 +89,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if not (regexMatch "(?m)^\\s*\\[\\s*admin\\s*\\]" $lines) -}}
 {{- fail "config has no [admin]: it answers the probes (examples/native.yaml)" -}}
 {{- end -}}
-{{- if regexMatch "(?m)^\\s*token\\s*=\\s*[\"'][^$\"']" $lines -}}
+{{- /* A string in three quotes is read like one in one; a key may be quoted, dotted or in an inline table. */ -}}
+{{- $plain := regexReplaceAll "(\"\"\"|''')\\s*" $lines "\"" -}}
+{{- if regexMatch "(?m)(^|[\\s.{,\"'])token[\"']?\\s*=\\s*[\"']([^$\"']|\\$[^{])" $plain -}}
 {{- fail "config has a token in plain text, which a ConfigMap shows to everybody: write ${env:NAME}, and NAME in secretEnv" -}}
 {{- end -}}
-{{- if regexMatch "(?i)[\"']bearer\\s+[^$\\s\"']" $lines -}}
+{{- if regexMatch "(?i)[\"']\\s*bearer\\s+([^$\\s\"']|\\$[^{])" $plain -}}
 {{- fail "config has a bearer token in plain text, which a ConfigMap shows to everybody: write ${env:NAME}, and NAME in secretEnv" -}}
 {{- end -}}
 {{- if and $ext.enabled (not $v.agentgateway.crd.enabled) (not (regexMatch "(?m)^\\s*\\[(servers\\.[^\\]]+\\.)?ext_authz\\]" $lines)) -}}

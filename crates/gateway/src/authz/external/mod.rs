@@ -7,6 +7,7 @@
 mod decisions;
 mod grpc;
 mod http;
+mod list_checks;
 pub(crate) mod question;
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use crate::config::{ExtAuthzConfig, ListFilter};
 use crate::runtime::http_client::SharedHttpClient;
 use crate::runtime::log;
 use decisions::Decisions;
+pub(crate) use list_checks::ListChecks;
 use question::{CheckQuestion, OwnedQuestion};
 
 /// Waves of checks that came to nothing in a row, until the breaker opens.
@@ -193,8 +195,16 @@ impl ExternalAuthorizer {
         let verdict = match self.decisions.known(question, &self.settings) {
             Some(allowed) => Ok(allowed),
             None => {
+                let place = match question.list {
+                    Some(list) => list.place(self).await,
+                    None => None,
+                };
                 let (client, owned) = (Arc::clone(&self.client), question.owned(&self.settings));
-                let asked = move || async move { client.decide(owned).await };
+                let asked = move || async move {
+                    // The check may outlive the list, and keeps its place until then.
+                    let _place = place;
+                    client.decide(owned).await
+                };
                 self.decisions.decide(question, &self.settings, asked).await
             }
         };

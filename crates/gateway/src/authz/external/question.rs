@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
+use super::ListChecks;
 use crate::authz::digest;
 use crate::authz::origin::CallOrigin;
 use crate::config::{ALL_HEADERS, ExtAuthzConfig};
@@ -48,6 +49,8 @@ pub(crate) struct CheckQuestion<'a> {
     pub body: Bytes,
     /// Where the call comes from.
     pub origin: &'a CallOrigin,
+    /// The list whose checks this is one of.
+    pub(super) list: Option<&'a ListChecks>,
 }
 
 /// A question that lives as long as its check.
@@ -86,7 +89,13 @@ impl<'a> CheckQuestion<'a> {
             params: request.body_json().into(),
             body: request.raw().clone(),
             origin,
+            list: None,
         }
+    }
+
+    /// The question as one of those that are asked for a list.
+    pub(crate) fn of_list(self, list: Option<&'a ListChecks>) -> Self {
+        Self { list, ..self }
     }
 
     /// The question whether the caller may call a tool at all, whatever its arguments.
@@ -109,6 +118,7 @@ impl<'a> CheckQuestion<'a> {
             params: params.to_string().into_bytes().into(),
             body: body.to_string().into(),
             origin: self.origin,
+            list: self.list,
         }
     }
 

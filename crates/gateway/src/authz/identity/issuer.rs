@@ -11,12 +11,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::IdentityRefusal;
 use super::keys::IssuerKeys;
-use crate::authz::origin::Principal;
+use crate::authz::origin::{LEEWAY, Principal};
 use crate::config::JwtConfig;
 use crate::runtime::http_client::SharedHttpClient;
 
-/// How far the clocks of issuer and gateway may differ, in seconds.
-const LEEWAY: u64 = 30;
 /// The longest token that is looked at.
 const LONGEST: usize = 16 * 1024;
 

@@ -117,7 +117,7 @@ fn body(section: &ConfigField<'_>, problems: &mut Problems) -> usize {
     for (key, value) in section.entries(problems) {
         match key {
             "maxRequestBytes" => {
-                let bytes = problems.keep(value.whole(MOST_BODY));
+                let bytes = problems.keep(value.whole(1, MOST_BODY));
                 most = bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(most);
             }
             "allowPartialMessage" => {

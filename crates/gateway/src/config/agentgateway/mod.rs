@@ -67,7 +67,7 @@ fn read_bind(
     for (key, value) in bind.entries(problems) {
         match key {
             "port" => {
-                let port = problems.keep(value.whole(u16::MAX.into()));
+                let port = problems.keep(value.whole(0, u16::MAX.into()));
                 let port = port.and_then(|port| u16::try_from(port).ok()).unwrap_or_default();
                 settings.listen = SocketAddr::from(([0, 0, 0, 0], port));
             }

@@ -67,7 +67,7 @@ fn url(section: &ConfigField<'_>, problems: &mut Problems) -> Option<ConfigStrin
     for (key, value) in section.entries(problems) {
         match key {
             "host" => host = problems.keep(shell(&value)),
-            "port" => port = problems.keep(value.whole(u16::MAX.into())),
+            "port" => port = problems.keep(value.whole(1, u16::MAX.into())),
             "path" => path = problems.keep(shell(&value)),
             _ => problems.push(unsupported(&value, &HOST_KEYS)),
         }

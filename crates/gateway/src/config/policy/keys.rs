@@ -165,7 +165,7 @@ fn time() -> Vec<PolicyKey> {
             "rejoin_after",
             Time,
             "How long after a call the identical one means that its client has given it up; sooner, \
-             both are meant.",
+             both are meant. \"0s\": it always has.",
             |_, own, after| own.rejoin_after = after,
             |_, own| Some(own.rejoin_after),
         ),
@@ -173,7 +173,7 @@ fn time() -> Vec<PolicyKey> {
             "question_time",
             Time,
             "How long a call waits for what its server asks the client, over all questions; its own \
-             time stands still meanwhile.",
+             time stands still meanwhile. \"0s\": it never does.",
             |_, own, limit| own.question_time = limit,
             |_, own| Some(own.question_time),
         ),
@@ -200,7 +200,7 @@ fn attempts() -> Vec<PolicyKey> {
         key(
             "retry.base",
             Time,
-            "The first pause; each is twice the one before.",
+            "The first pause; each is twice the one before. \"0s\": no pauses.",
             |policy, _, base| policy.retry.backoff.base = base,
             |policy, _| Some(policy.retry.backoff.base),
         ),
@@ -460,7 +460,7 @@ fn bounds() -> Vec<PolicyKey> {
         ),
         key(
             "max_result",
-            Count { least: 0, most: u32::MAX, example: 1_000_000 },
+            Count { least: 1, most: u32::MAX, example: 1_000_000 },
             "The largest result that is passed on whole, in bytes.",
             |_, own, bytes| own.max_result = Some(bytes as usize),
             |_, own| own.max_result.and_then(|bytes| u32::try_from(bytes).ok()),

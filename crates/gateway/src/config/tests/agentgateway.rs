@@ -133,6 +133,9 @@ fn an_authorizer_is_asked_as_agentgateway_would_ask_it() {
     assert_eq!(authz("{ denyWithStatus: 403 }", "deny").on_unavailable, 403);
     assert_eq!(authz("denyWithStatus: 403", "denyWithStatus: 503").on_unavailable, 503);
     assert_eq!(authz("maxRequestBytes: 65536", "#").max_body, 8192);
+    let nothing = caipe(&CAIPE.replace("maxRequestBytes: 65536", "maxRequestBytes: 0"));
+    let told = nothing.problems("agentgateway.yaml");
+    assert!(told.contains("must be a whole number from 1 to 4194304, not 0"), "{told}");
     let headers = authz("timeout: \"10s\"", "includeRequestHeaders: [x-a]").headers;
     assert_eq!(headers, [HeaderName::from_static("x-a")]);
     let grpc = authz("metadata:", "context: { cluster: $ROOT_DIR }\n              metadata:");

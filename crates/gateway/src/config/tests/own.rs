@@ -146,7 +146,7 @@ fn how_servers_are_loaded_is_read_and_checked() {
             "[startup]\nattempts = 1000\nbackof = '1s'\n[servers.a]\ncommand = 'a'\nrequired = 1"
         )
         .problems("seawall.toml"),
-        "seawall.toml:2: startup.attempts: must be a whole number from 0 to 20, not 1000\n\
+        "seawall.toml:2: startup.attempts: must be a whole number from 1 to 20, not 1000\n\
          seawall.toml:3: startup.backof: unknown key; did you mean \"backoff\"?\n\
          seawall.toml:6: servers.a.required: must be true or false, not a number"
     );

@@ -220,6 +220,12 @@ fn what_the_reader_refuses_the_schema_refuses_too() {
         "[servers.a__b]\ncommand = \"x\"",
         "[servers.b]\ncommand = \"x\"\nrate = \"20\"",
         "[servers.b]\nshared = true",
+        "[startup]\nattempts = 0",
+        "[startup]\nmax_starting = \"0s\"",
+        "[defaults]\nmax_result = 0",
+        "[ext_authz]\nservice = \"a:1\"\nmax_body = 0",
+        "[ext_authz]\nservice = \"a:1\"\nconcurrency = 0",
+        "[ext_authz]\nservice = \"a:1\"\ntimeout = \"0s\"",
     ] {
         let kit = toml_file(&format!("{file}\n[servers.a]\ncommand = \"x\"\n"));
         let (_, root) =
@@ -227,4 +233,23 @@ fn what_the_reader_refuses_the_schema_refuses_too() {
                 .unwrap();
         assert!(kit.load("seawall.toml").is_err() && !CHECK.is_valid(&json_of(&root)), "{file}");
     }
+}
+
+#[test]
+fn a_size_count_or_time_is_not_zero_or_it_is_told_what_zero_means() {
+    /// Collects the keys that take a zero and do not say what it means.
+    fn silent(name: &str, schema: &Json, found: &mut Vec<String>) {
+        let of = |key: &str| schema.get(key).cloned().unwrap_or_default();
+        let takes_zero = of("type") == "integer" && of("minimum") == 0
+            || of("$ref") == "#/$defs/time" && schema.get("not").is_none();
+        let words = of("description").to_string();
+        if takes_zero && !words.contains("0s") && !words.contains("0:") && !words.contains("0 s") {
+            found.push(name.to_owned());
+        }
+        let below = |(key, inner): (&String, &Json)| silent(key, inner, found);
+        schema.as_object().into_iter().flatten().for_each(below);
+    }
+    let mut found = Vec::new();
+    silent("", &SHOWN, &mut found);
+    assert_eq!(found, [""; 0]);
 }

@@ -209,12 +209,13 @@ impl JournaledWrite {
     pub(crate) fn ended(&self, end: WriteEnd) {
         self.is_known.store(end == WriteEnd::Answered, Ordering::Relaxed);
         let Some(open) = self.journal.0.get().filter(|_| self.is_noted()) else { return };
+        let number = self.number.load(Ordering::Relaxed);
         match end {
             // The note stays until the answer was delivered: a process that is killed before that
             // has told no client.
-            WriteEnd::Answered => {}
-            WriteEnd::NotExecuted => open.own.wipe(self.call),
-            WriteEnd::Uncertain => open.own.doubt(self.call),
+            WriteEnd::Answered => open.own.answered(self.call, number),
+            WriteEnd::NotExecuted => open.own.wipe(self.call, number),
+            WriteEnd::Uncertain => open.own.doubt(self.call, number),
         }
     }
 

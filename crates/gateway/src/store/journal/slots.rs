@@ -102,6 +102,8 @@ struct NotedWrite {
     patience: Duration,
     /// Whether the write has ended without a known outcome.
     is_uncertain: bool,
+    /// Whether the write has ended with an answer.
+    is_answered: bool,
 }
 
 impl JournalSlots {
@@ -138,22 +140,34 @@ impl JournalSlots {
         {
             warn(&self.path, &error);
         }
-        used.writes
-            .insert(slot.call, NotedWrite { number, place, slot, patience, is_uncertain: false });
+        let (is_uncertain, is_answered) = (false, false);
+        let noted = NotedWrite { number, place, slot, patience, is_uncertain, is_answered };
+        used.writes.insert(slot.call, noted);
         number
     }
 
-    /// Wipes the note of a call.
-    pub(super) fn wipe(&self, call: u128) {
-        self.lock().wipe(&self.file, call);
+    /// Wipes a note of a call, unless the identical write was noted again since.
+    pub(super) fn wipe(&self, call: u128, number: u64) {
+        let mut used = self.lock();
+        if used.noted(call, number).is_some() {
+            used.wipe(&self.file, call);
+        }
+    }
+
+    /// The write ended with an answer.
+    pub(super) fn answered(&self, call: u128, number: u64) {
+        self.lock().noted(call, number).into_iter().for_each(|write| write.is_answered = true);
     }
 
     /// The answer of a write was delivered: wipes its note, unless its client has left. A pipe
     /// still takes answers that its client will never read. `number` is that of the note, or 0 for
-    /// a call that got the answer of another call.
+    /// a call that got the answer of another call: a write that still runs is not the one it got.
     pub(super) fn delivered(&self, call: u128, number: u64) {
-        let is_read =
-            |write: &NotedWrite| write.slot.left == 0 && (number == 0 || number == write.number);
+        let is_its_own = |write: &NotedWrite| match number {
+            0 => write.is_answered,
+            number => number == write.number,
+        };
+        let is_read = |write: &NotedWrite| write.slot.left == 0 && is_its_own(write);
         // Under one lock: the identical write may be noted again between the look and the wipe.
         let mut used = self.lock();
         if used.writes.get(&call).is_some_and(is_read) {
@@ -162,10 +176,8 @@ impl JournalSlots {
     }
 
     /// The write ended without a known outcome.
-    pub(super) fn doubt(&self, call: u128) {
-        if let Some(write) = self.lock().writes.get_mut(&call) {
-            write.is_uncertain = true;
-        }
+    pub(super) fn doubt(&self, call: u128, number: u64) {
+        self.lock().noted(call, number).into_iter().for_each(|write| write.is_uncertain = true);
     }
 
     /// A client read from its server and knows the outcome of its writes that have ended: wipes
@@ -208,6 +220,11 @@ impl JournalSlots {
 }
 
 impl UsedSlots {
+    /// The note with this number, unless the identical write was noted again since.
+    fn noted(&mut self, call: u128, number: u64) -> Option<&mut NotedWrite> {
+        self.writes.get_mut(&call).filter(|write| write.number == number)
+    }
+
     /// Wipes the note of a call. The caller holds the lock: once the place is free another write
     /// may be noted there, and a late wipe would erase that note.
     fn wipe(&mut self, file: &File, call: u128) {

@@ -164,3 +164,36 @@ fn a_delivered_answer_wipes_no_note_of_the_identical_write_after_it() {
     });
     assert!(one && other, "a write was in flight, and its note was gone");
 }
+
+#[test]
+fn nothing_that_becomes_of_a_write_wipes_the_note_of_the_identical_one_that_runs_after_it() {
+    for end in [WriteEnd::Answered, WriteEnd::NotExecuted, WriteEnd::Uncertain] {
+        let folder = tempfile::TempDir::new().unwrap();
+        let first = opened(folder.path());
+        let [one, joined, next] = ["a"; 3].map(|title| write(&first, title));
+        one.begin();
+        // The end of a write wakes the one that waited for its turn, which may be faster.
+        next.begin();
+        one.ended(end);
+        joined.ended(WriteEnd::Answered);
+        one.delivered();
+        joined.delivered();
+        first.looked(looker());
+        drop((one, joined, next, first));
+        assert!(write(&opened(folder.path()), "a").left_behind().is_some(), "{end:?}");
+    }
+}
+
+#[test]
+fn who_got_the_answer_of_another_write_wipes_its_note() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let first = opened(folder.path());
+    let [one, joined] = ["a"; 2].map(|title| write(&first, title));
+    one.begin();
+    for write in [&one, &joined] {
+        write.ended(WriteEnd::Answered);
+    }
+    joined.delivered();
+    drop((one, joined, first));
+    assert!(write(&opened(folder.path()), "a").left_behind().is_none());
+}
