@@ -115,6 +115,7 @@ pub(super) async fn on_http(config: &Config, catalog_cache: CatalogCache) -> Com
         hosts: config.allowed_hosts.clone(),
         origins: config.allowed_origins.clone(),
         is_any_host: config.identity.is_some() && !config.listen.ip().is_loopback(),
+        has_pages: false,
     };
     let listener = HttpListener::bind(Arc::clone(&gateway), config.listen, guard).await;
     let listener = listener

@@ -17,6 +17,8 @@ pub(crate) struct OriginGuard {
     /// Whether every host name is accepted: where clients show a token, a foreign page that gets
     /// through has none, and a gateway off loopback is known under many names.
     pub is_any_host: bool,
+    /// Whether the listener serves pages: they may send requests to where they came from.
+    pub has_pages: bool,
 }
 
 /// The foreign part of a request, with the text of its refusal.
@@ -51,6 +53,7 @@ impl OriginGuard {
         if said.peek().is_none() {
             return Err(ForeignRequest::Host("no Host header"));
         }
+        let host = said.peek().map(|host| host.to_ascii_lowercase()).unwrap_or_default();
         if !self.is_any_host && !said.all(|host| self.is_our_host(host)) {
             return Err(ForeignRequest::Host(
                 "this Host is not served here; add it to allowed_hosts if it is yours",
@@ -61,7 +64,7 @@ impl OriginGuard {
             (None, _) => Ok(()),
             (Some(_), Some(_)) => Err(ForeignRequest::Origin("several Origin headers")),
             (Some(origin), None)
-                if origin.to_str().is_ok_and(|origin| self.is_our_origin(origin)) =>
+                if origin.to_str().is_ok_and(|origin| self.is_our_origin(origin, &host)) =>
             {
                 Ok(())
             }
@@ -78,10 +81,13 @@ impl OriginGuard {
                 .is_some_and(|name| is_loopback(name) || self.hosts.iter().any(|ours| ours == name))
     }
 
-    fn is_our_origin(&self, origin: &str) -> bool {
+    /// `host` is the one that the request was sent to, and that is ours.
+    fn is_our_origin(&self, origin: &str, host: &str) -> bool {
         let origin = origin.to_ascii_lowercase();
         let rest = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-        self.origins.contains(&origin) || rest.and_then(name).is_some_and(is_loopback)
+        self.origins.contains(&origin)
+            || rest.and_then(name).is_some_and(is_loopback)
+            || (self.has_pages && rest == Some(host))
     }
 }
 
@@ -118,6 +124,7 @@ mod tests {
             hosts: vec!["mcp.example".into()],
             origins: vec!["https://app.example".into()],
             is_any_host: false,
+            has_pages: false,
         };
         guard.check(&Uri::from_static("/mcp"), &headers).is_ok()
     }
