@@ -1,7 +1,7 @@
 """A gateway with servers that fail on demand, for the tests of what operators look at: real processes and sockets on loopback.
 
 Servers: `notes`, `web` and `mail` over HTTP, which answer each tool as `World.ends` says; `fixture`, a child process;
-`gone`, whose program does not exist.
+`gone`, which nobody serves.
 """
 
 import json
@@ -49,7 +49,7 @@ command = "{fixture}"
 args = ["--stdio", "--era", "legacy"]
 shared = true
 [servers.gone]
-command = "/opt/calendar/bin/calendar-mcp"
+url = "http://127.0.0.1:{closed}/mcp"
 {more}"""
 
 
@@ -79,14 +79,14 @@ class World:
 
     def __enter__(self):
         self.folder = tempfile.TemporaryDirectory()
-        self.port, self.admin_port, upstream = free_ports(3)
+        self.port, self.admin_port, upstream, closed = free_ports(4)
         self.upstream = ThreadingHTTPServer(("127.0.0.1", upstream), handler(self))
         self.upstream.daemon_threads = True
         threading.Thread(target=self.upstream.serve_forever, daemon=True).start()
         config = Path(self.folder.name) / "seawall.toml"
         config.write_text(CONFIG.format(
             port=self.port, admin=self.admin_port, host=self.host, token=TOKEN, store=f"{self.folder.name}/state",
-            upstream=upstream, fixture=BIN / "seawall-fixture", more=self.more))
+            upstream=upstream, closed=closed, fixture=BIN / "seawall-fixture", more=self.more))
         self.log = open(Path(self.folder.name) / "log", "w+")
         command = [BIN / "seawall", "serve", "--config", config]
         self.gateway = subprocess.Popen(command, stderr=self.log, env=os.environ | {"HOME": self.folder.name})

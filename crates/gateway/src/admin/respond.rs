@@ -60,7 +60,11 @@ pub(super) fn metrics(scrape: String) -> AdminResponse {
 }
 
 /// A response with this body, never cached and never guessed to be of another kind.
-pub(super) fn text(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> AdminResponse {
+pub(super) fn text(
+    status: StatusCode,
+    kind: &'static str,
+    body: impl Into<Bytes>,
+) -> AdminResponse {
     let mut answer = Response::new(Either::Left(Full::new(body.into())));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();

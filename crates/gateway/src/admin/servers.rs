@@ -53,7 +53,8 @@ fn detail(server: &Server, all: &[(PolicyName, Arc<Tool>)]) -> Value {
 
 /// The time until the backoff tries a server again that is away.
 fn next_try(server: &Server, seen: &Observations) -> Option<Duration> {
-    Some(server.reconnect.wait()).filter(|wait| seen.word() == "away" && !wait.is_zero())
+    Some(server.reconnect.wait())
+        .filter(|wait| matches!(seen.word(), "away" | "down") && !wait.is_zero())
 }
 
 /// The state of a server in one word. A server whose tools cannot be listed is not up.

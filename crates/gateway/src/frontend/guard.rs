@@ -173,4 +173,25 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_page_of_the_listener_may_ask_where_it_came_from_and_nowhere_else() {
+        let guard = |has_pages, is_any_host| OriginGuard {
+            has_pages,
+            is_any_host,
+            ..OriginGuard::default()
+        };
+        let verdict = |guard: &OriginGuard, origin: &str| {
+            let pairs = [(HOST, "10.0.0.5:7333"), (ORIGIN, origin)];
+            let headers = pairs.map(|(name, value)| (name, value.parse().unwrap()));
+            guard.check(&Uri::from_static("/"), &headers.into_iter().collect()).is_ok()
+        };
+        let own = "http://10.0.0.5:7333";
+        assert!(verdict(&guard(true, true), own));
+        assert!(!verdict(&guard(false, true), own), "a listener without pages");
+        assert!(!verdict(&guard(true, false), own), "a host that is not ours: a rebound name");
+        for foreign in ["http://10.0.0.5:7334", "http://10.0.0.5", "http://evil.example", "null"] {
+            assert!(!verdict(&guard(true, true), foreign), "{foreign}");
+        }
+    }
 }

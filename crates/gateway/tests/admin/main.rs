@@ -14,6 +14,7 @@ mod admin_api;
 mod agentgateway;
 mod breakers;
 mod commands;
+mod dashboard;
 mod events;
 mod force;
 mod health;

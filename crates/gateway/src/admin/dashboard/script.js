@@ -248,7 +248,7 @@ function showServers() {
   });
 }
 
-const breakerKind = ({ status, mode }) => (status === "open" || mode === "forced_open" ? "bad" : status === "half_open" || status === "half-open" || mode !== "auto" ? "warn" : "well");
+const breakerKind = ({ status, mode }) => (status === "open" || mode === "forced_open" ? "bad" : status !== "closed" || mode !== "auto" ? "warn" : "well");
 function breakerWord({ status, mode }) {
   if (mode === "forced_open") return "forced open";
   if (mode === "disabled") return "forced closed";
@@ -258,9 +258,10 @@ function breakerWord({ status, mode }) {
 function showTools() {
   const names = [...new Set([...Object.keys(told.tools), ...Object.keys(told.breakers)])];
   const wanted = find("#tool-filter").value.trim().toLowerCase(), calledOnly = find("#tool-called").checked;
-  const trouble = (name) => (isTrouble(told.breakers[name]) ? 0 : 1);
-  const fits = (name) => name.toLowerCase().includes(wanted) && (!calledOnly || told.tools[name]?.calls > 0 || trouble(name) === 0);
-  const chosen = names.filter(fits).sort((a, b) => trouble(a) - trouble(b) || (a < b ? -1 : 1));
+  // Trouble first, then what is called, then the rest; by name within, so that cards rarely move.
+  const rank = (name) => (isTrouble(told.breakers[name]) ? 0 : told.tools[name]?.calls > 0 ? 1 : 2);
+  const fits = (name) => name.toLowerCase().includes(wanted) && (!calledOnly || rank(name) < 2);
+  const chosen = names.filter(fits).sort((a, b) => rank(a) - rank(b) || (a < b ? -1 : 1));
   set(find("#tools h2 small"), chosen.length === names.length ? count(names.length, "tool or breaker", "tools and breakers") : `${chosen.length} of ${names.length}`);
   const none = find("#tools .none");
   none.hidden = chosen.length > 0 && chosen.length <= CARDS;
@@ -289,8 +290,9 @@ function updateCard(node, name) {
   const kind = breaker ? breakerKind(breaker) : "";
   if (node.className !== `card ${kind}`) node.className = `card ${kind}`;
   set(find(".top span", node), breaker ? breakerWord(breaker) : "no breaker", `state ${kind}`);
-  find("dl", node).hidden = find("svg", node).toggleAttribute("hidden", !tool);
-  if (tool) {
+  const isCalled = tool?.calls > 0;
+  find("dl", node).hidden = find("svg", node).toggleAttribute("hidden", !isCalled);
+  if (isCalled) {
     const [calls, errors, p50, p99] = node.querySelectorAll("dd");
     set(calls, number.format(tool.calls));
     set(errors, percent(tool.errors, tool.calls), tool.errors * 10 >= tool.calls && tool.errors > 0 ? "bad" : "");
@@ -315,6 +317,7 @@ function note(tool, breaker) {
   if (tool?.retries > 0) parts.push(count(tool.retries, "retry", "retries"));
   if (tool?.fallbacks > 0) parts.push(count(tool.fallbacks, "fallback"));
   if (tool === undefined) parts.push("shared by several tools");
+  else if (tool.calls === 0) parts.push("not called yet");
   return parts.join(" · ");
 }
 
