@@ -1,5 +1,5 @@
-//! The tools as an operator sees them: how often each was called, how it ended and how long it took,
-//! since the gateway started.
+//! The tools as an operator sees them: how often each was called since the gateway started, how the
+//! calls ended and how long they took.
 
 use std::collections::BTreeMap;
 

@@ -49,7 +49,7 @@ function duration(ms) {
   if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.floor(seconds / 60 % 60)} min`;
   return `${Math.floor(seconds / 86400)} d ${Math.floor(seconds / 3600 % 24)} h`;
 }
-const ago = (at) => (at == null ? "–" : `${duration(Math.max(0, Math.floor((Date.now() - at) / 1000) * 1000))} ago`);
+const ago = (at) => (at == null ? "–" : Date.now() - at < 1000 ? "just now" : `${duration(Math.floor((Date.now() - at) / 1000) * 1000)} ago`);
 const within = (ms) => (ms == null ? "–" : ms <= 0 ? "now" : `in ${duration(Math.ceil(ms / 1000) * 1000)}`);
 
 // Requests, and the token.
@@ -210,7 +210,7 @@ function showTotals() {
 function showWarnings() {
   const all = [];
   for (const [name, server] of Object.entries(told.servers)) {
-    if (!isUp(server)) all.push([`server ${name}`, "bad", `Server ${name} is ${server.status}${server.load && server.load !== "available" ? ` (${server.load})` : ""}${server.required ? " and required" : ""}${server.lastError ? `: ${server.lastError}` : "."}`]);
+    if (!isUp(server)) all.push([`server ${name}`, "bad", `Server ${name} is ${server.status}${server.required ? " and required" : ""}${server.lastError ? `: ${server.lastError}` : "."}`]);
     if (server.noise > 0) all.push([`noise ${name}`, "", `Server ${name} wrote ${count(server.noise, "line")} to stdout that ${server.noise === 1 ? "is no message" : "are no messages"}.`]);
   }
   for (const [name, breaker] of Object.entries(told.breakers)) {
@@ -236,7 +236,7 @@ function showServers() {
       change(`${name} is being restarted.`, `/resilience/servers/${encodeURIComponent(name)}/restart`, { method: "POST" }) }, "Restart"))),
   (row, server) => {
     const cells = row.children;
-    set(find("span", cells[1]), server.status + (server.load && server.load !== "available" ? ` · ${server.load}` : ""), `state ${serverKind(server.status)}`);
+    set(find("span", cells[1]), server.status + (server.load === "denied" ? " · denied" : ""), `state ${serverKind(server.status)}`);
     set(cells[2], server.tools == null ? "–" : number.format(server.tools));
     set(cells[3], server.pids.length > 1 ? `${server.pid} +${server.pids.length - 1}` : String(server.pid ?? "–"));
     set(cells[4], number.format(server.restarts));
@@ -245,6 +245,7 @@ function showServers() {
     const error = server.lastError ?? "–";
     set(find("span", cells[7]), error);
     if (cells[7].title !== error) cells[7].title = error;
+    for (const cell of cells) cell.classList.toggle("nothing", cell.textContent === "–" || cell.textContent === "0");
   });
 }
 
