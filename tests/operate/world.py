@@ -1,7 +1,7 @@
 """A gateway with servers that fail on demand, for the tests of what operators look at: real processes and sockets on loopback.
 
 Servers: `notes`, `web` and `mail` over HTTP, which answer each tool as `World.ends` says; `fixture`, a child process;
-`gone`, which nobody serves.
+`gone`, which nobody serves. `AUTHORIZER` adds one that answers as `ends["authz", ""]` says.
 """
 
 import json
@@ -52,6 +52,12 @@ shared = true
 url = "http://127.0.0.1:{closed}/mcp"
 {more}"""
 
+AUTHORIZER = """[ext_authz]
+service = "http://127.0.0.1:{upstream}/authz"
+protocol = "http"
+timeout = "200ms"
+"""
+
 
 def until(what, is_so, seconds=30):
     """Waits until something is so; its last value."""
@@ -86,7 +92,7 @@ class World:
         config = Path(self.folder.name) / "seawall.toml"
         config.write_text(CONFIG.format(
             port=self.port, admin=self.admin_port, host=self.host, token=TOKEN, store=f"{self.folder.name}/state",
-            upstream=upstream, closed=closed, fixture=BIN / "seawall-fixture", more=self.more))
+            upstream=upstream, closed=closed, fixture=BIN / "seawall-fixture", more=self.more.format(upstream=upstream)))
         self.log = open(Path(self.folder.name) / "log", "w+")
         command = [BIN / "seawall", "serve", "--config", config]
         self.gateway = subprocess.Popen(command, stderr=self.log, env=os.environ | {"HOME": self.folder.name})
@@ -140,6 +146,27 @@ class World:
         asked = {"name": tool, "arguments": arguments}
         return self.ask(server, "tools/call", asked, self.session(server))[0]["result"]
 
+    def trip(self):
+        """Opens the breaker of web__search; leaves a write in the queue, and returns its id."""
+        self.ends["web", "search"] = 503
+        until("the breaker opens", lambda: self.call("web", "search", q="x")["_meta"]["seawall/failure"]["code"] == "CIRCUIT_OPEN")
+        self.ends["mail", "send_mail"] = 429
+        return self.call("mail", "send_mail", to="x")["_meta"]["seawall/served"]["id"]
+
+    def load(self):
+        """A hundred calls; one of them is answered by a fallback."""
+        for number in range(40):
+            self.call("notes", "get_note", id=number)
+            self.call("notes", "search_notes" if number % 3 else "list_notes", q=number)
+        self.ends["web", "fetch_page"] = 0.03
+        for number in range(12):
+            self.call("web", "fetch_page", url=number)
+        self.ends["mail", "list_mail"] = 503
+        self.call("mail", "list_mail")
+        del self.ends["mail", "list_mail"]
+        for _ in range(5):
+            self.call("mail", "list_mail")
+
     def session(self, server):
         if server not in self.sessions:
             hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
@@ -156,6 +183,8 @@ def handler(world):
         def do_POST(self):
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             server = self.path.strip("/")
+            if server.startswith("authz/"):
+                return self.reply(world.ends.get(("authz", ""), 200))
             if "id" not in asked:
                 return self.reply(202)
             method, params = asked["method"], asked.get("params", {})
