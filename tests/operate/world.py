@@ -88,6 +88,7 @@ class World:
         self.port, self.admin_port, upstream, closed = free_ports(4)
         self.upstream = ThreadingHTTPServer(("127.0.0.1", upstream), handler(self))
         self.upstream.daemon_threads = True
+        self.upstream.handle_error = lambda *_: None  # a gateway that hangs up in the middle, as it does when a server is restarted
         threading.Thread(target=self.upstream.serve_forever, daemon=True).start()
         config = Path(self.folder.name) / "seawall.toml"
         config.write_text(CONFIG.format(
