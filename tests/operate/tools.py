@@ -15,7 +15,6 @@ PYPI = ["playwright==1.65.2", "schemathesis==4.32.5", "PyYAML==6.0.3"]
 NPM = ["axe-core@4.14.0"]
 # Metrics of hot reload, which the gateway does not write yet.
 COMING = ["seawall_config_reloads_total", "seawall_config_last_reload_successful"]
-AXE = HOME / "node_modules/axe-core/axe.min.js"
 
 
 def left_out(what, why):
@@ -38,14 +37,29 @@ def debian(what, program, *packages):
 
 def own_python():
     """Goes on under the Python of target/operate, with its packages."""
-    venv, wanted = HOME / "venv", " ".join(PYPI + NPM)
+    venv = HOME / "venv"
     if Path(sys.prefix) == venv:
         return
-    done = HOME / "installed"
-    if not done.exists() or done.read_text() != wanted:
-        print(f"installing {wanted} into target/operate", flush=True)
-        subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-        subprocess.run([venv / "bin/python", "-m", "pip", "install", "-q", "--disable-pip-version-check", *PYPI], check=True)
-        subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", HOME, *NPM], check=True)
-        done.write_text(wanted)
-    os.execv(venv / "bin/python", [venv / "bin/python", *sys.argv])
+    python = venv / "bin/python"
+    install(PYPI, [sys.executable, "-m", "venv", venv], [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *PYPI])
+    os.execv(python, [python, *sys.argv])
+
+
+def axe(what):
+    """The script of axe-core."""
+    npm = shutil.which("npm") or left_out(what, "npm is missing")
+    install(NPM, [npm, "install", "--silent", "--no-audit", "--no-fund", "--prefix", HOME, *NPM])
+    return (HOME / "node_modules/axe-core/axe.min.js").read_text()
+
+
+def install(packages, *commands):
+    """Installs packages, unless this was done to its end before."""
+    name, wanted = packages[0].split("=")[0].split("@")[0], " ".join(packages)
+    done = HOME / f"{name}.installed"
+    if done.exists() and done.read_text() == wanted:
+        return
+    print(f"installing {wanted} into target/operate", flush=True)
+    HOME.mkdir(parents=True, exist_ok=True)
+    for command in commands:
+        subprocess.run(command, check=True)
+    done.write_text(wanted)
