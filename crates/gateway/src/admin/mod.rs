@@ -1,12 +1,13 @@
 //! The admin API: which requests of operators a running gateway answers, and who may make them.
 //!
-//! `access` decides who may read and change; `breakers`, `servers`, `queue`, `events`, `policy` and
-//! `health` build the answers; `respond` writes them. The API has a listener of its own, with the
-//! same guard and limits as the listener for clients.
+//! `access` decides who may read and change; `breakers`, `tools`, `servers`, `queue`, `events`,
+//! `policy` and `health` build the answers; `respond` writes them; `dashboard` is the page. The API
+//! has a listener of its own, with the same guard and limits as the listener for clients.
 
 mod access;
 mod body;
 mod breakers;
+mod dashboard;
 pub(crate) mod errors;
 mod events;
 mod health;
@@ -18,6 +19,7 @@ mod respond;
 mod servers;
 pub(crate) mod telemetry;
 mod token_guesses;
+mod tools;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -67,7 +69,7 @@ impl AdminListener {
         // scrapes the metrics goes by any of the machine's addresses.
         let is_any_host = !admin.listen.ip().is_loopback();
         let origins = config.allowed_origins.clone();
-        let guard = OriginGuard { hosts, origins, is_any_host };
+        let guard = OriginGuard { hosts, origins, is_any_host, has_pages: true };
         let access = AdminAccess::new(admin)?;
         let telemetry = Telemetry::listen(&gateway.all().policies, &gateway.lifecycle);
         let readers = Arc::new(Semaphore::new(limits::EVENT_READERS));
@@ -139,6 +141,8 @@ impl AdminServer {
         self.access.renew(self.gateway.now().config.admin.as_ref());
         let may_read = self.access.read(&request.headers);
         match path {
+            // The page itself tells nothing; what it reads and changes needs the token.
+            "/" => self.get(request, Ok(()), dashboard::page),
             "/healthz" => self.get(request, Ok(()), health::alive),
             "/readyz" => {
                 self.get(request, Ok(()), || health::ready(&self.gateway, may_read.is_ok()))
@@ -151,6 +155,9 @@ impl AdminServer {
             "/resilience/servers" => self.get(request, may_read, || servers::list(&self.gateway)),
             "/resilience/breakers" => self.get(request, may_read, || {
                 breakers::list(&self.gateway.all().policies, &self.telemetry)
+            }),
+            "/resilience/tools" => self.get(request, may_read, || {
+                tools::list(&self.gateway.all().policies, &self.telemetry)
             }),
             "/resilience/events" => self.get(request, may_read, || events::stream(self, request)),
             "/resilience/queue" => {

@@ -1,4 +1,4 @@
-//! Responses of the admin API: JSON, or Prometheus text.
+//! Responses of the admin API: JSON, Prometheus text, or a page.
 
 use std::convert::Infallible;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -30,7 +30,7 @@ pub(super) fn when(ago: Duration) -> Option<u64> {
 }
 
 /// The text for an unknown path.
-pub(super) const NOTHING_HERE: &str = "there is nothing here; there are /resilience/breakers, /resilience/servers, /resilience/queue, /resilience/events, /resilience/policy/TOOL, /config, /metrics, /healthz and /readyz";
+pub(super) const NOTHING_HERE: &str = "there is nothing here; there are / (the dashboard), /resilience/breakers, /resilience/tools, /resilience/servers, /resilience/queue, /resilience/events, /resilience/policy/TOOL, /config, /metrics, /healthz and /readyz";
 
 /// A JSON response.
 pub(super) fn json(status: StatusCode, value: &Value) -> AdminResponse {
@@ -59,8 +59,13 @@ pub(super) fn metrics(scrape: String) -> AdminResponse {
     text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", scrape)
 }
 
-fn text(status: StatusCode, kind: &'static str, body: String) -> AdminResponse {
-    let mut answer = Response::new(Either::Left(Full::new(Bytes::from(body))));
+/// A response with this body, never cached and never guessed to be of another kind.
+pub(super) fn text(
+    status: StatusCode,
+    kind: &'static str,
+    body: impl Into<Bytes>,
+) -> AdminResponse {
+    let mut answer = Response::new(Either::Left(Full::new(body.into())));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));

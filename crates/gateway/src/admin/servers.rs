@@ -1,6 +1,7 @@
 //! The servers as an operator sees them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::StatusCode;
 use seawall::Tool;
@@ -38,6 +39,7 @@ fn detail(server: &Server, all: &[(PolicyName, Arc<Tool>)]) -> Value {
         "tools": tools,
         "attempts": server.startup.attempts(),
         "lastError": seen.last_error.as_deref().map(|error| server.without_secrets(error)),
+        "nextTryMs": next_try(server, &seen).map(respond::millis),
         "lastExit": seen.last_exit,
         "pid": seen.pids.last(),
         "pids": seen.pids,
@@ -47,6 +49,12 @@ fn detail(server: &Server, all: &[(PolicyName, Arc<Tool>)]) -> Value {
         "strays": seen.strays,
         "stderr": stderr,
     })
+}
+
+/// The time until the backoff tries a server again that is away.
+fn next_try(server: &Server, seen: &Observations) -> Option<Duration> {
+    Some(server.reconnect.wait())
+        .filter(|wait| matches!(seen.word(), "away" | "down") && !wait.is_zero())
 }
 
 /// The state of a server in one word. A server whose tools cannot be listed is not up.

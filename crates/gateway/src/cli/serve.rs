@@ -137,6 +137,7 @@ pub(super) async fn on_http(
         hosts: config.allowed_hosts.clone(),
         origins: config.allowed_origins.clone(),
         is_any_host: config.identity.is_some() && !config.listen.ip().is_loopback(),
+        has_pages: false,
     };
     let listener = HttpListener::bind(Arc::clone(&gateway), config.listen, guard).await;
     let listener = listener

@@ -17,6 +17,8 @@ pub(crate) struct OriginGuard {
     /// Whether every host name is accepted: where clients show a token, a foreign page that gets
     /// through has none, and a gateway off loopback is known under many names.
     pub is_any_host: bool,
+    /// Whether the listener serves pages: they may send requests to where they came from.
+    pub has_pages: bool,
 }
 
 /// The foreign part of a request, with the text of its refusal.
@@ -51,6 +53,7 @@ impl OriginGuard {
         if said.peek().is_none() {
             return Err(ForeignRequest::Host("no Host header"));
         }
+        let host = said.peek().map(|host| host.to_ascii_lowercase()).unwrap_or_default();
         if !self.is_any_host && !said.all(|host| self.is_our_host(host)) {
             return Err(ForeignRequest::Host(
                 "this Host is not served here; add it to allowed_hosts if it is yours",
@@ -61,7 +64,7 @@ impl OriginGuard {
             (None, _) => Ok(()),
             (Some(_), Some(_)) => Err(ForeignRequest::Origin("several Origin headers")),
             (Some(origin), None)
-                if origin.to_str().is_ok_and(|origin| self.is_our_origin(origin)) =>
+                if origin.to_str().is_ok_and(|origin| self.is_our_origin(origin, &host)) =>
             {
                 Ok(())
             }
@@ -78,10 +81,13 @@ impl OriginGuard {
                 .is_some_and(|name| is_loopback(name) || self.hosts.iter().any(|ours| ours == name))
     }
 
-    fn is_our_origin(&self, origin: &str) -> bool {
+    /// `host` is the one that the request was sent to, and that is ours.
+    fn is_our_origin(&self, origin: &str, host: &str) -> bool {
         let origin = origin.to_ascii_lowercase();
         let rest = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-        self.origins.contains(&origin) || rest.and_then(name).is_some_and(is_loopback)
+        self.origins.contains(&origin)
+            || rest.and_then(name).is_some_and(is_loopback)
+            || (self.has_pages && rest == Some(host))
     }
 }
 
@@ -118,6 +124,7 @@ mod tests {
             hosts: vec!["mcp.example".into()],
             origins: vec!["https://app.example".into()],
             is_any_host: false,
+            has_pages: false,
         };
         guard.check(&Uri::from_static("/mcp"), &headers).is_ok()
     }
@@ -164,6 +171,27 @@ mod tests {
                     "{host:?} {origin:?}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn a_page_of_the_listener_may_ask_where_it_came_from_and_nowhere_else() {
+        let guard = |has_pages, is_any_host| OriginGuard {
+            has_pages,
+            is_any_host,
+            ..OriginGuard::default()
+        };
+        let verdict = |guard: &OriginGuard, origin: &str| {
+            let pairs = [(HOST, "10.0.0.5:7333"), (ORIGIN, origin)];
+            let headers = pairs.map(|(name, value)| (name, value.parse().unwrap()));
+            guard.check(&Uri::from_static("/"), &headers.into_iter().collect()).is_ok()
+        };
+        let own = "http://10.0.0.5:7333";
+        assert!(verdict(&guard(true, true), own));
+        assert!(!verdict(&guard(false, true), own), "a listener without pages");
+        assert!(!verdict(&guard(true, false), own), "a host that is not ours: a rebound name");
+        for foreign in ["http://10.0.0.5:7334", "http://10.0.0.5", "http://evil.example", "null"] {
+            assert!(!verdict(&guard(true, true), foreign), "{foreign}");
         }
     }
 }

@@ -129,7 +129,8 @@ async fn what_is_asked_wrongly_is_answered_clearly() {
     let served = server.served(ADMIN).await;
     let admin = AdminApi::of(&served);
     for (method, path, status) in [
-        (Method::GET, "/", 404),
+        (Method::POST, "/", 405),
+        (Method::GET, "/index.html", 404),
         (Method::GET, "/resilience", 404),
         (Method::POST, "/metrics", 405),
         (Method::DELETE, "/resilience/breakers", 405),

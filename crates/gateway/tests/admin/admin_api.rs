@@ -1,7 +1,7 @@
 //! An operator at the admin of a running gateway.
 
 use bytes::Bytes;
-use http::{Method, Request, StatusCode};
+use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
@@ -44,6 +44,13 @@ impl AdminApi {
         headers: &[(&str, &str)],
     ) -> (StatusCode, String) {
         self.send_with(method, path, headers, "").await
+    }
+
+    /// The headers of an answer.
+    pub(crate) async fn headers(&self, path: &str) -> HeaderMap {
+        let request = Request::builder().uri(format!("{}{path}", self.url));
+        let response = soon(self.client.request(request.body(Full::default()).unwrap()));
+        response.await.unwrap().headers().clone()
     }
 
     /// With a body.

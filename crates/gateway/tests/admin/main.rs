@@ -15,6 +15,7 @@ mod agentgateway;
 mod audit;
 mod breakers;
 mod commands;
+mod dashboard;
 mod events;
 mod force;
 mod health;

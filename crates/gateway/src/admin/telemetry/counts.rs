@@ -91,6 +91,21 @@ impl Histogram {
         self.count += 1;
         self.sum = self.sum.saturating_add(took);
     }
+
+    /// The duration in milliseconds that this share of the calls did not exceed, estimated within
+    /// its bucket as Prometheus does; `None` without calls. The last bound stands for all beyond.
+    pub(crate) fn quantile(&self, share: f64) -> Option<f64> {
+        let exact = |count: u64| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+        let rank = share * exact(self.count);
+        let (mut below, mut lower) = (0, 0.0);
+        for (bound, within) in BOUNDS.iter().map(|bound| f64::from(*bound)).zip(self.within) {
+            if within > 0 && exact(below + within) >= rank {
+                return Some(lower + (bound - lower) * (rank - exact(below)) / exact(within));
+            }
+            (below, lower) = (below + within, bound);
+        }
+        (self.count > 0).then_some(lower)
+    }
 }
 
 impl ToolCounts {
@@ -248,6 +263,19 @@ mod tests {
         let took = &counts.tools["s"]["get"].took;
         assert_eq!((took.within[0], took.within[1], took.within[13], took.count), (2, 1, 1, 5));
         assert_eq!(took.sum, Duration::from_millis(240_012));
+    }
+
+    #[test]
+    fn quantiles_lie_within_the_bucket_of_their_call() {
+        let mut took = Histogram::default();
+        assert_eq!(took.quantile(0.5), None);
+        for millis in [1, 7, 7, 7, 200_000] {
+            took.add(Duration::from_millis(millis));
+        }
+        // The second and a half of three calls between 5 and 10 ms, as one of them lies below 5 ms.
+        assert_eq!(took.quantile(0.5), Some(7.5));
+        assert_eq!(took.quantile(0.2), Some(5.0));
+        assert_eq!(took.quantile(0.99), Some(120_000.0), "nobody knows how much longer");
     }
 
     #[test]
