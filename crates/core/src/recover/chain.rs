@@ -144,7 +144,7 @@ pub enum ChainError {
 #[derive(Debug)]
 pub struct FallbackChain<T> {
     steps: Vec<Step<T>>,
-    breakers: CircuitBreaker,
+    breakers: Arc<CircuitBreaker>,
     retry: RetryPolicy,
     effect: Effect,
     timeout: Duration,
@@ -164,7 +164,7 @@ impl<T> FallbackChain<T> {
     pub fn in_env(steps: Vec<Step<T>>, env: Env) -> Result<Self, Invalid> {
         validate(&steps)?;
         let retry = RetryPolicy { attempts: 1, ..RetryPolicy::default() };
-        let breakers = CircuitBreaker::new(BreakerPolicy::default(), &env)?;
+        let breakers = Arc::new(CircuitBreaker::new(BreakerPolicy::default(), &env)?);
         let (effect, classifier) = (Effect::ReadOnly, Classifier::new());
         Ok(Self { steps, breakers, retry, effect, timeout: TIMEOUT, budget: None, classifier, env })
     }
@@ -184,6 +184,12 @@ impl<T> FallbackChain<T> {
         invalid::positive("timeout", timeout)?;
         self.timeout = timeout;
         Ok(self)
+    }
+
+    /// Puts each step behind the breaker of its name in `breakers`, which other work may share.
+    pub fn breakers(mut self, breakers: Arc<CircuitBreaker>) -> Self {
+        self.breakers = breakers;
+        self
     }
 
     /// Sets one budget for the retries of all steps, which other work may share.

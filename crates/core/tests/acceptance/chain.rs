@@ -4,6 +4,7 @@ use super::kit::*;
 use seawall::*;
 use serde_json::json;
 use std::sync::Arc;
+use std::time::Duration;
 
 fn failing(name: &str, text: &'static str) -> Step<String> {
     Step::new(name, move || async move { Err(text.into()) })
@@ -287,4 +288,23 @@ async fn a_chain_without_a_limit_of_its_own_has_one_all_the_same() {
     let (result, elapsed) = timed(FallbackChain::new(vec![hangs()]).unwrap().run()).await;
     assert!(matches!(result, Err(ChainError::Exhausted { attempts: 1, .. })));
     assert_eq!(elapsed, secs(60));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chain_shares_the_breakers_of_other_work() {
+    let policy = BreakerPolicy::new(1, Duration::from_secs(30));
+    let breakers = Arc::new(CircuitBreaker::new(policy, &Env::new()).unwrap());
+    let _ = breakers.call("live", || async { Err::<(), _>("503 Service Unavailable") }).await;
+    let steps = vec![
+        Step::new("live", || async { Ok("never asked") }),
+        Step::new("copy", || async { Ok("yesterday's") }),
+    ];
+
+    let chain = FallbackChain::new(steps).unwrap().breakers(breakers.clone());
+
+    let chained = chain.run().await.unwrap();
+    assert_eq!((chained.value, chained.attempts), ("yesterday's", 1));
+    assert_eq!(chained.warnings, ["live: circuit open (retry in 30000ms)"]);
+    assert!(breakers.reset("live"));
+    assert_eq!(chain.run().await.unwrap().value, "never asked");
 }
