@@ -62,7 +62,9 @@ fn every_configuration_in_the_documents_loads() {
             servers.extend(config.servers.into_iter().map(|server| server.name));
         }
     }
-    let own = ["github", "search", "github", "search", "memory", "files", "web", "time", "mail", "memory"];
+    let own = [
+        "github", "search", "github", "search", "memory", "files", "web", "time", "mail", "memory",
+    ];
     let imported = ["time", "jira", "github"];
     assert_eq!(servers, [&own[..], &imported].concat());
 }

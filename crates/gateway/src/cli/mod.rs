@@ -14,10 +14,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use rustix::process::Signal;
 
 use self::serve::{ReadAgain, catalog_cache, on_http, on_stdio};
 use super::config;
-use crate::runtime::log;
+use crate::runtime::{log, parent};
 use crate::upstream::{child, watcher};
 
 /// A usage or configuration error.
@@ -31,6 +32,10 @@ const UNREACHABLE: u8 = 4;
 #[derive(Debug, Parser)]
 #[command(name = "seawall", version, arg_required_else_help = true)]
 pub struct Cli {
+    /// The process that started this one in its own place, such as npm's launcher: when it ends,
+    /// this process ends as by SIGTERM
+    #[arg(long, hide = true, value_name = "PID")]
+    launcher: Option<u32>,
     #[command(subcommand)]
     command: Command,
 }
@@ -172,9 +177,13 @@ pub fn parsed() -> Result<Cli, ExitCode> {
     })
 }
 
-/// Runs the commands that must come before any thread: they turn this process into a server's
-/// command or the watcher. `None` for all others.
+/// Does what must come before any thread: ties this process to its launcher, and runs the commands
+/// that turn it into a server's command or the watcher. `None` for all others.
 pub fn begin(cli: &Cli) -> Option<ExitCode> {
+    if let Some(Err(error)) = cli.launcher.map(|pid| parent::end_with(pid, Signal::TERM)) {
+        log::tell(&format!("cannot follow the launcher: {error}"));
+        return Some(ExitCode::from(UNREACHABLE));
+    }
     match &cli.command {
         Command::StartServer(start) => {
             let error = child::become_server(start.parent, &start.command);

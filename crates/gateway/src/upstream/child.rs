@@ -23,6 +23,7 @@ use super::stderr::{self, StderrTail};
 use super::{Connection, Server, UpstreamFailure, Wire, orphans};
 use crate::config::Transport;
 use crate::protocol::limits;
+use crate::runtime::parent;
 use crate::upstream::call::ClientSink;
 
 /// The variables of the gateway's environment that a child gets where it does not inherit all of
@@ -42,19 +43,12 @@ pub(crate) fn launch_through(program: PathBuf) {
 }
 
 /// Replaces this process with a server's command, after asking the kernel to kill it when its
-/// parent dies. Returns only if that fails.
-pub(crate) fn become_server(parent: u32, command: &[String]) -> io::Error {
-    if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {
-        return error.into();
+/// gateway dies. Returns only if that fails.
+pub(crate) fn become_server(gateway: u32, command: &[String]) -> io::Error {
+    if let Err(error) = parent::end_with(gateway, Signal::KILL) {
+        return error;
     }
-    // A parent that died before the death signal was set sends none: the changed parent pid shows
-    // it.
-    let is_orphan = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get())
-        != Some(parent.cast_signed());
     let [program, args @ ..] = command else { return io::ErrorKind::InvalidInput.into() };
-    if is_orphan {
-        return io::Error::other("its gateway is gone");
-    }
     std::process::Command::new(program).args(args).exec()
 }
 

@@ -2,8 +2,9 @@
 //! the next one.
 
 use serde_json::json;
+use tokio::process::Command;
 
-use crate::kit::process::processes;
+use crate::kit::process::{SEAWALL, processes};
 use crate::kit::{Entry, Gateway, Legacy, Stdio, text, until};
 use crate::{kill, leave};
 
@@ -93,4 +94,16 @@ async fn a_server_may_be_configured_to_leave_what_it_started_alone() {
     }
     until(5, "ended by the test", async || processes(gateway.tag()).is_empty()).await;
     gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_gateway_ends_with_its_killed_launcher_though_its_client_holds_the_pipe_open() {
+    // A shell in the place of npm's launcher; the client's pid is the shell's.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", r#""$0" --launcher $$ "$@"; exit $?"#, SEAWALL]);
+    let client = Stdio::started(shell, &RUNAWAYS).greeted().await;
+    until(5, "all have started", async || processes(client.tag()).len() == 6).await;
+    kill(client.pid().cast_signed());
+    until(8, "all are gone", async || processes(client.tag()).is_empty()).await;
+    assert!(client.input.is_some());
 }

@@ -22,8 +22,12 @@ impl Stdio {
     /// `seawall run` around a scripted server; `$TAG` in the arguments is a word to find its
     /// processes by.
     pub(crate) async fn run(args: &[&str]) -> Self {
+        Self::started(Command::new(SEAWALL), args)
+    }
+
+    /// The same, by a `command` that starts `seawall` with the arguments it gets.
+    pub(crate) fn started(mut command: Command, args: &[&str]) -> Self {
         let tag = process::tag();
-        let mut command = Command::new(SEAWALL);
         command
             .args(["run", "--no-catalog-cache", "--", scripted()])
             .args(args.iter().map(|arg| arg.replace("$TAG", &tag)));
@@ -39,11 +43,15 @@ impl Stdio {
 
     /// The same, past the handshake.
     pub(crate) async fn ready(args: &[&str]) -> Self {
-        let mut client = Self::run(args).await;
-        client.say(&initialize()).await;
-        assert!(client.answer(&json!(0)).await.get("result").is_some());
-        client.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
-        client
+        Self::run(args).await.greeted().await
+    }
+
+    /// Past the handshake.
+    pub(crate) async fn greeted(mut self) -> Self {
+        self.say(&initialize()).await;
+        assert!(self.answer(&json!(0)).await.get("result").is_some());
+        self.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+        self
     }
 
     pub(crate) fn tag(&self) -> &str {
