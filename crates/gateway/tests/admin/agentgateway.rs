@@ -8,7 +8,8 @@ use seawall_testkit::authz::{Act, Authorizer, Jwks, Key, KeyKind, Reply, claims}
 use serde_json::{Value, json};
 
 use super::admin_api::{ADMIN, AdminApi, TOKEN};
-use super::kit::{Served, fixture, last, program, soon};
+use super::kit::{Served, fixture, last, program, soon, until};
+use super::reload::replace;
 use super::upstream::{Upstream, honest, write};
 
 const ISSUER: &str = "https://keycloak.example/realms/caipe";
@@ -179,6 +180,55 @@ async fn config_answers_in_agentgateways_shape_and_can_be_written_back() {
     let mut once_more = AdminApi::of(&again).get("/config").await.1;
     once_more["config"]["adminAddr"] = json!("127.0.0.1:0");
     assert_eq!(once_more, written);
+}
+
+/// The file with one route more, as the platform's sidecar writes it when somebody adds a server.
+fn with_route(file: &str, name: &str, url: &str) -> String {
+    let route = format!(
+        "    - matches: [{{ path: {{ pathPrefix: /mcp/{name} }} }}]\n      backends: [{{ mcp: {{ targets: [{{ name: {name}, mcp: {{ host: \"{url}\" }} }}] }} }}]\n"
+    );
+    file.replace("config:\n", &format!("{route}config:\n"))
+}
+
+#[tokio::test]
+async fn a_route_that_the_platforms_sidecar_adds_is_served_without_a_restart() {
+    let platform = Platform::start().await;
+    let served = Served::file("agentgateway.yaml", &platform.file()).await;
+    let admin = AdminApi::of(&served);
+    let token = platform.token();
+    let known = [("authorization", token.as_str())];
+    let works = async |path: &str, tool: &str| {
+        let (status, answer) = call(&served, path, tool, &known).await;
+        status == 200 && answer["result"]["content"].is_array()
+    };
+    assert!(works("/mcp/tools", "test_simple_text").await);
+    let servers = async || admin.get("/resilience/servers").await.1["servers"].clone();
+    let pids = servers().await["tools"]["pids"].clone();
+    assert!(pids[0].is_number(), "{pids}");
+    let (status, _) = call(&served, "/mcp/wiki", "echo", &known).await;
+    assert_eq!(status, 404);
+
+    let more = with_route(&platform.file(), "wiki", &platform.jira.url);
+    replace(&served.config, &more);
+    until("the new route serves", async || works("/mcp/wiki", "echo").await).await;
+    let paths = async || {
+        let shape = admin.get("/config").await.1;
+        let routes = shape["binds"][0]["listeners"][0]["routes"].as_array().unwrap().clone();
+        let path = |route: Value| route["matches"][0]["path"]["pathPrefix"].clone();
+        routes.into_iter().map(path).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        paths().await,
+        ["/mcp/jira", "/mcp/tools", "/mcp/wiki"],
+        "the sidecar reads it back"
+    );
+    assert!(works("/mcp/jira", "echo").await && works("/mcp/tools", "test_simple_text").await);
+    assert_eq!(servers().await["tools"]["pids"], pids, "the others notice nothing");
+
+    replace(&served.config, &platform.file());
+    let gone = async || call(&served, "/mcp/wiki", "echo", &known).await.0 == 404;
+    until("the route that was taken away is gone", gone).await;
+    assert_eq!(paths().await, ["/mcp/jira", "/mcp/tools"]);
 }
 
 #[tokio::test]
