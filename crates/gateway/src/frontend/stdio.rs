@@ -1,6 +1,7 @@
 //! Serves one client on a pipe, in either era: the frontend of `run`, and of `serve --stdio`.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use crate::protocol::lines::{LineReader, PipeLine};
 use crate::protocol::names::Era;
 use crate::protocol::pieces::TwoPieces;
 use crate::protocol::{Message, MessageKind, Outline, Reject, build, hash, limits};
+use crate::runtime::stdin;
 use crate::store::journal::JournalPlace;
 use crate::upstream::call::{DeliveryReceipt, GatewayCall};
 
@@ -44,7 +46,9 @@ pub(crate) async fn serve(
     let session =
         Session::new(ON_A_PIPE, Arc::default(), Arc::clone(&gateway.all().set), Arc::clone(&out));
     let receipts: Arc<WriteReceipts> = Arc::default();
-    let writer = tokio::spawn(write(out.reader(0), output, Arc::clone(&receipts)));
+    let end = Arc::new(ClientEnd { gateway: Arc::clone(gateway), is_closed: false.into() });
+    let writer =
+        tokio::spawn(write(out.reader(0), output, Arc::clone(&receipts), Arc::clone(&end)));
     let frontend = StdioServer {
         gateway: Arc::clone(gateway),
         session,
@@ -64,7 +68,7 @@ pub(crate) async fn serve(
         };
         let Some(read) = draining.run_until_cancelled(next).await else { break };
         let Ok(Some(line)) = read else {
-            frontend.gateway.all().journal.leave();
+            end.closed();
             break;
         };
         if !frontend.out.is_read() {
@@ -138,11 +142,35 @@ impl WriteReceipts {
     }
 }
 
+/// The client's end of the pipe that requests come from.
+struct ClientEnd {
+    gateway: Arc<Gateway>,
+    is_closed: AtomicBool,
+}
+
+impl ClientEnd {
+    /// The client closed its end: the writes that it had given up by now are in doubt.
+    fn closed(&self) {
+        if !self.is_closed.swap(true, Ordering::Relaxed) {
+            self.gateway.all().journal.leave();
+        }
+    }
+
+    /// Asks the system whether the end is closed. The reader hears of it later, and an answer that
+    /// overtakes it would count as read by a client that has gone.
+    fn look(&self) {
+        if stdin::is_closed() {
+            self.closed();
+        }
+    }
+}
+
 /// Writes every message of the stream, one line each.
 async fn write(
     mut reader: StreamReader,
     output: impl AsyncWrite + Unpin,
     receipts: Arc<WriteReceipts>,
+    end: Arc<ClientEnd>,
 ) {
     // Small messages leave in one write, large ones without a copy.
     let mut output = BufWriter::new(output);
@@ -158,6 +186,7 @@ async fn write(
         if written.await.is_err() {
             return;
         }
+        end.look();
         receipts.written(said.place);
     }
 }

@@ -1,4 +1,4 @@
-//! The process itself: log, shutdown, its parent, descriptors, random ids, its HTTP client.
+//! The process itself: log, shutdown, its parent, stdin, descriptors, random ids, its HTTP client.
 
 pub mod descriptors;
 pub mod http_client;
@@ -7,3 +7,4 @@ pub mod log;
 pub(crate) mod parent;
 pub(crate) mod plural;
 pub(crate) mod random;
+pub(crate) mod stdin;
