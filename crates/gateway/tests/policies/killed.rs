@@ -1,6 +1,9 @@
 //! Seawall is killed, or left by its client, under a write: the next process knows of it.
 
-use std::path::Path;
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -186,6 +189,41 @@ async fn a_write_of_a_wrapper_whose_client_is_there_is_no_other_clients_affair()
     assert_eq!(text(&first.answer(&json!(2)).await.0), "made");
 }
 
+/// The pipes of a wrapper. A client's end is closed once nobody holds it: a process that another
+/// test starts at the same moment has a copy until it becomes its own program.
+struct WrapperPipes {
+    input: File,
+    output: PathBuf,
+}
+
+impl WrapperPipes {
+    /// Before the client closes its ends.
+    fn of(wrapper: &Wrapped) -> Self {
+        let of_process = |descriptor: u32| {
+            PathBuf::from(format!("/proc/{}/fd/{descriptor}", wrapper.child.id().unwrap()))
+        };
+        let input = at_once().read(true).open(of_process(0)).unwrap();
+        Self { input, output: of_process(1) }
+    }
+
+    async fn have_no_writer(&self) {
+        let ended = async || matches!((&self.input).read(&mut [0]), Ok(0));
+        until("the wrapper's input has ended", ended).await;
+    }
+
+    async fn have_no_reader(&self) {
+        let refused = async || at_once().write(true).open(&self.output).is_err();
+        until("nobody can read the wrapper's output", refused).await;
+    }
+}
+
+/// Opens a pipe without waiting for its other end.
+fn at_once() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
+    options
+}
+
 #[tokio::test]
 async fn a_client_that_dies_or_gives_up_sooner_than_a_second_leaves_its_write_in_doubt_too() {
     for dies in [true, false] {
@@ -193,15 +231,18 @@ async fn a_client_that_dies_or_gives_up_sooner_than_a_second_leaves_its_write_in
         let mut first = wrapper(&server, folder.path()).await;
         first.send(&write(2)).await;
         until("the write runs", async || server.calls("create_issue") == 1).await;
+        let pipes = WrapperPipes::of(&first);
         if dies {
             // Both of its ends close at once; the answer has nowhere to go.
             first.die();
+            pipes.have_no_reader().await;
             go.add_permits(1);
         } else {
             tokio::time::sleep(GIVES_UP).await;
             // The wrapper finds the closed end and the answer at the same time.
             signal(&first.child, Signal::STOP);
             first.close();
+            pipes.have_no_writer().await;
             go.add_permits(1);
             until("the server has answered", async || server.finished() == 1).await;
             signal(&first.child, Signal::CONT);
