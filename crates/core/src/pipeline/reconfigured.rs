@@ -20,12 +20,13 @@ impl<T> Pipeline<T> {
     /// no cached response with it.
     ///
     /// ```
-    /// # use seawall::{Pipeline, Policy, ServerPolicy, Settings};
+    /// # use seawall::{Pipeline, Preset, ServerPolicy, Settings, Tiers, ToolFacts};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), seawall::Invalid> {
     /// let before = Pipeline::<String>::new(Settings::default())?;
     /// before.server("github", ServerPolicy::default())?;
-    /// before.tool("github", "get_issue", Policy::default())?;
+    /// let policy = Preset::default().policy(&ToolFacts::named("get_issue"), &Tiers::default());
+    /// before.tool("github", "get_issue", policy)?;
     /// let settings = Settings { debug: true, ..Settings::default() };
     /// let after = before.reconfigured(settings, [("github", ServerPolicy::default())])?;
     /// assert!(after.find("github", "get_issue").is_some());
