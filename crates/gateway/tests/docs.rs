@@ -7,6 +7,8 @@
     reason = "a test that is surprised should stop"
 )]
 
+mod reference;
+
 use std::path::Path;
 
 use clap::Parser;
