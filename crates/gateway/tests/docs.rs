@@ -7,6 +7,7 @@
     reason = "a test that is surprised should stop"
 )]
 
+mod guide;
 mod reference;
 
 use std::path::Path;
