@@ -1,4 +1,4 @@
-"""The programs of the README and the examples, run as they stand."""
+"""The programs of the README and of the guide, and the examples, run as they stand."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "examples"))
 
 PROGRAMS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+GUIDE = re.findall(r"```python\n(.*?)```", (ROOT.parent.parent / "docs/guide/langchain.md").read_text(), re.S)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -21,8 +22,13 @@ def test_the_programs_of_the_readme_run(program: str) -> None:
     exec(compile(program, "README.md", "exec"), {"__name__": "readme"})
 
 
-def test_the_readme_has_programs() -> None:
-    assert len(PROGRAMS) == 3
+@pytest.mark.parametrize("program", GUIDE)
+def test_the_programs_of_the_guide_run(program: str) -> None:
+    exec(compile(program, "langchain.md", "exec"), {"__name__": "guide"})
+
+
+def test_the_readme_and_the_guide_have_programs() -> None:
+    assert (len(PROGRAMS), len(GUIDE)) == (3, 2)
 
 
 def test_each_policy_alone_and_all_together() -> None:

@@ -176,8 +176,9 @@ pub use startup::{
     load_step, load_tools,
 };
 
-/// The examples of the README are run too.
+/// The programs of the documents are run too.
 #[cfg(all(doctest, feature = "pipeline", feature = "startup"))]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/library.md")]
+#[doc = include_str!("../../../docs/guide/rust-server.md")]
 struct Readme;

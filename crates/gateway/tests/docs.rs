@@ -7,6 +7,9 @@
     reason = "a test that is surprised should stop"
 )]
 
+mod guide;
+mod reference;
+
 use std::path::Path;
 
 use clap::Parser;

@@ -2,5 +2,6 @@
 
 pub mod authz;
 pub mod fixture;
+pub mod page;
 pub mod scripted;
 pub mod world;

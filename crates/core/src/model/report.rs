@@ -55,6 +55,28 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
+    /// All of them.
+    pub const ALL: [Self; 18] = [
+        Self::Timeout,
+        Self::CircuitOpen,
+        Self::ConnectionLost,
+        Self::RetryExhausted,
+        Self::RateLimited,
+        Self::Overloaded,
+        Self::AuthRequired,
+        Self::Denied,
+        Self::AuthzUnavailable,
+        Self::UpstreamError,
+        Self::ServerStarting,
+        Self::ServerUnavailable,
+        Self::LoopDetected,
+        Self::WriteUncertain,
+        Self::AlreadyQueued,
+        Self::ValidationError,
+        Self::ToolNotFound,
+        Self::InternalError,
+    ];
+
     /// The code for a failure's cause.
     pub fn of(cause: Cause) -> Self {
         match cause {

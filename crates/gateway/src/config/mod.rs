@@ -418,17 +418,21 @@ fn read_text(
     if let (true, Some(section), Some(servers)) = (needs_servers, section, list) {
         mentions::check(&section, &servers, problems);
     }
+    let scope_lines: Vec<(String, Option<usize>)> = raw
+        .iter()
+        .filter_map(|it| Some((it.name.clone(), it.scopes.first()?.place.own_line())))
+        .collect();
     let servers: Vec<ServerConfig> =
         raw.into_iter().filter_map(|server| resolve::server(server, &scope, problems)).collect();
     let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
     let identity = settings.identity.take().map(|raw| raw.resolve(&scope, &names, problems));
-    let scoped = servers.iter().find(|server| !server.access.scopes.is_empty());
-    if let Some(server) = scoped.filter(|_| identity.is_none()) {
+    let with_scopes = servers.iter().find(|server| !server.access.scopes.is_empty());
+    if let Some(server) = with_scopes.filter(|_| identity.is_none()) {
         let place = ConfigPlace::named(&format!("servers.{}.scopes", server.name));
-        problems
-            .push(place.problem(
-                "needs [identity]: without it nobody has a token, and everybody may call",
-            ));
+        let text = "needs [identity]: without it nobody has a token, and everybody may call";
+        let line = scope_lines.iter().find(|(name, _)| *name == server.name);
+        let line = line.and_then(|(_, line)| *line);
+        problems.push(Problem { line, ..place.problem(text) });
     }
     let ext_authz = settings.ext_authz.take().and_then(|raw| raw.resolve(&scope, problems));
     let store = settings

@@ -1,6 +1,8 @@
 //! Decides how Seawall's own file is read: every key is known, or it is a problem.
 
 use super::name;
+use super::policy::key::PolicyKey;
+use super::policy::keys::KEYS;
 use super::problem::{Problem, Problems};
 use super::raw::{RawServer, TransportName};
 use super::rules;
@@ -136,6 +138,12 @@ fn not_ours(value: &ConfigField<'_>, key: &str, known: &[&str]) -> Problem {
         return value.place.problem(format!(
             "unknown key; {key} is set once for all servers, at the top of the file"
         ));
+    }
+    let is_policy = |known: &PolicyKey| known.name.split('.').next() == Some(key);
+    if KEYS.iter().any(is_policy) {
+        return value.place.problem(
+            "unknown key; it is a policy key: put it into [defaults], [kinds.KIND], [servers.NAME.policy] or [tools.\"SERVER/TOOL\"]",
+        );
     }
     value.place.problem(suggest::unknown(key, known))
 }

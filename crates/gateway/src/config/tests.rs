@@ -14,6 +14,7 @@ mod references;
 mod safety;
 mod schema;
 mod transports;
+mod wrong;
 mod yaml_tree;
 
 use std::fs;

@@ -6,6 +6,8 @@
 pub(crate) mod breakers;
 pub(crate) mod counts;
 pub(crate) mod date;
+#[cfg(test)]
+mod reference;
 pub(crate) mod ring;
 pub(crate) mod scrape;
 pub(crate) mod tell;

@@ -12,8 +12,6 @@ use crate::config::policy::key::PolicyKey;
 use crate::config::policy::keys::KEYS;
 use crate::config::policy::value::KINDS;
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/policy-keys.md");
-
 /// A value as people read it.
 fn plain(value: &Json) -> String {
     match value {
@@ -92,15 +90,5 @@ fn page() -> String {
 
 #[test]
 fn the_reference_of_the_policy_keys_is_what_the_gateway_reads() {
-    let page = page();
-    if std::env::var("SEAWALL_REFERENCE").is_ok_and(|way| way == "write") {
-        std::fs::create_dir_all(std::path::Path::new(PAGE).parent().unwrap()).unwrap();
-        std::fs::write(PAGE, &page).unwrap();
-    }
-    let written = std::fs::read_to_string(PAGE).unwrap_or_default();
-    assert!(
-        written == page,
-        "docs/reference/policy-keys.md is not what the keys say; write it anew with\n\
-         SEAWALL_REFERENCE=write cargo test -p seawall-gateway reference"
-    );
+    seawall_testkit::page::is_current("policy-keys.md", &page());
 }

@@ -205,6 +205,49 @@ fn every_key_of_the_schema_is_described_and_read() {
     }
 }
 
+/// What a file of this kit means, without the lines that say it.
+fn meant(kit: &Kit, file: &Json) -> Option<Config> {
+    fs::write(kit.path("seawall.json"), file.to_string()).unwrap();
+    let mut config = kit.load("seawall.json").ok()?;
+    config.files = Default::default();
+    config.rules.written = Default::default();
+    config.servers.iter_mut().for_each(|server| server.rules.written = Default::default());
+    Some(config)
+}
+
+/// The same file without one key.
+fn without(mut file: Json, way: &[String], key: &str) -> Json {
+    let table = way.iter().fold(&mut file, |place, step| match step.parse::<usize>() {
+        Ok(index) => &mut place[index],
+        Err(_) => &mut place[step],
+    });
+    table.as_object_mut().unwrap().remove(key);
+    file
+}
+
+#[test]
+fn the_defaults_of_the_schema_are_those_of_the_reader() {
+    let kit = Kit::new().var("HOME", "/home/me").file("seawall.json", "{}");
+    let servers = [json!({"command": "x"}), json!({"url": "https://x.example/mcp"})];
+    let mut seen = 0;
+    for (way, table) in all_tables() {
+        for (key, part) in table["properties"].as_object().unwrap() {
+            let Some(default) = part.get("default") else { continue };
+            seen += 1;
+            let both = servers.clone().map(|server| {
+                let written = file_with(&way, key, default.clone(), server);
+                let silent = without(written.clone(), &way, key);
+                (meant(&kit, &written), meant(&kit, &silent))
+            });
+            assert!(both.iter().any(|(written, _)| written.is_some()), "{way:?} {key}");
+            for (written, silent) in both {
+                assert_eq!(written, silent, "{way:?} {key}");
+            }
+        }
+    }
+    assert!(seen > 40, "{seen}");
+}
+
 #[test]
 fn what_the_reader_refuses_the_schema_refuses_too() {
     for file in [
