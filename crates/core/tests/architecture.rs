@@ -233,6 +233,7 @@ const LAYERS: [(&str, &[&str]); 2] = [
             "protocol",
             "config",
             "runtime",
+            "trace",
             "store",
             "queue",
             "authz",
@@ -306,6 +307,7 @@ fn a_folder_uses_only_folders_above_it() {
 
 /// The files of the life of a call in their order: a file uses only those before it.
 const CALL: &[&str] = &[
+    "traced",
     "audited",
     "authorize",
     "server_error",

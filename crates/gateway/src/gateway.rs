@@ -21,6 +21,7 @@ use crate::client::results::ResultStore;
 use crate::client::server_set::SessionHooks;
 use crate::client::session::warm::WarmConnections;
 use crate::config::Config;
+use crate::config::telemetry::TelemetryConfig;
 use crate::queue::QueueStore;
 use crate::route::Route;
 use crate::runtime::http_client::SharedHttpClient;
@@ -28,6 +29,7 @@ use crate::runtime::lifecycle::Lifecycle;
 use crate::store::audit::AuditLog;
 use crate::store::catalog_cache::CatalogCache;
 use crate::store::journal::{Journal, JournalPlace};
+use crate::trace::Tracer;
 use crate::upstream::Server;
 use crate::upstream::processes::Processes;
 
@@ -58,6 +60,7 @@ struct GatewayParts {
     warm: Arc<WarmConnections>,
     journal: Arc<Journal>,
     audit: Arc<AuditLog>,
+    tracer: Arc<Tracer>,
     detached: DetachedCalls,
     results: Arc<ResultStore>,
     client_limits: Arc<ClientLimits>,
@@ -83,6 +86,7 @@ impl Gateway {
             warm: Arc::default(),
             journal: Arc::default(),
             audit: Arc::default(),
+            tracer: Arc::default(),
             detached: DetachedCalls::default(),
             results: Arc::default(),
             client_limits: Arc::default(),
@@ -151,6 +155,16 @@ impl Gateway {
     /// The audit log; off until somebody opens it.
     pub(crate) fn audit(&self) -> &AuditLog {
         &self.parts.audit
+    }
+
+    /// The spans of this gateway; off until `trace` opens them.
+    pub(crate) fn tracer(&self) -> &Tracer {
+        &self.parts.tracer
+    }
+
+    /// Exports spans and metrics from now on.
+    pub(crate) fn trace(&self, settings: &TelemetryConfig) -> Result<(), String> {
+        self.parts.tracer.open(settings, &self.parts.http)
     }
 
     /// Goes on under another configuration. Servers that it does not change keep their connections,

@@ -1,10 +1,10 @@
 //! Seawall's gateway: stands between MCP clients and MCP servers, loses no message, and speaks both
 //! eras of the protocol.
 //!
-//! The folders are layers: `protocol`, `config`, `runtime`, `store`, `queue`, `authz`, `upstream`,
-//! `client`, `translate`, `catalog`, `policy`, `route`, `call`, `gateway`, `frontend`, `admin`,
-//! `check`, `remote`, `cli`. A folder uses only the folders before it. `call` is the life of a
-//! call; read `call` first.
+//! The folders are layers: `protocol`, `config`, `runtime`, `trace`, `store`, `queue`, `authz`,
+//! `upstream`, `client`, `translate`, `catalog`, `policy`, `route`, `call`, `gateway`, `frontend`,
+//! `admin`, `check`, `remote`, `cli`. A folder uses only the folders before it. `call` is the life
+//! of a call; read `call` first.
 
 mod admin;
 mod authz;
@@ -24,6 +24,7 @@ mod remote;
 mod route;
 mod runtime;
 mod store;
+mod trace;
 mod translate;
 mod upstream;
 

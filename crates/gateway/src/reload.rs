@@ -10,8 +10,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
 
-use crate::config::Config;
 use crate::config::stamp::FileStamps;
+use crate::config::{Config, SecretTexts};
 use crate::gateway::{ConfigChange, Gateway};
 use crate::runtime::log;
 
@@ -113,6 +113,7 @@ impl Reloader {
         let changed = match read {
             Ok(config) => {
                 self.note_read(config.files.clone());
+                log::hide(SecretTexts::of_all(&config));
                 self.gateway.change(&config).await
             }
             Err(problems) => Err(problems),

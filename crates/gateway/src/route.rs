@@ -18,6 +18,7 @@ use crate::runtime::lifecycle::Lifecycle;
 use crate::store::audit::AuditLog;
 use crate::store::catalog_cache::CatalogCache;
 use crate::store::journal::Journal;
+use crate::trace::Tracer;
 use crate::translate::pool::ConnectionPool;
 use crate::upstream::Server;
 
@@ -47,6 +48,8 @@ pub(crate) struct Route {
     pub store: Option<QueueStore>,
     /// One line for each call, where the operator wants it.
     pub audit: Arc<AuditLog>,
+    /// Spans for a collector, where the operator wants them.
+    pub tracer: Arc<Tracer>,
     /// The write journal: writes in flight, noted for the process after this one.
     pub journal: Arc<Journal>,
     /// The connections that modern (stateless) clients use, per server.

@@ -257,7 +257,8 @@ impl AdminServer {
         let reloads = self.reloader.as_ref().map(|reloader| reloader.history());
         let audit = self.gateway.audit();
         let audited = audit.is_on().then(|| audit.counts());
-        let now = scrape::GatewaySnapshot { breakers, servers, queued, reloads, audited };
+        let traced = self.gateway.tracer().counts();
+        let now = scrape::GatewaySnapshot { breakers, servers, queued, reloads, audited, traced };
         let is_single = all.policies.is_single();
         let shown = |server: &str, tool: &str| {
             if is_single { tool.to_owned() } else { names::public(server, tool) }

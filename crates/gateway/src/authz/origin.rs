@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::digest;
 use super::refusal::{AuthzRefusal, HttpRefusal};
+use crate::trace::context::TraceContext;
 
 /// A caller whose identity was verified.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,6 +77,8 @@ pub(crate) struct CallOrigin {
     /// Whether the client started this very process and talks to it over a pipe: it needs no
     /// identity.
     pub is_local: bool,
+    /// The trace context in the headers of the request, while calls are traced.
+    pub trace: Option<TraceContext>,
     /// How HTTP tells that the call was not allowed, once it was refused.
     refused: OnceLock<HttpRefusal>,
 }

@@ -10,10 +10,11 @@
 //!    answer to its call (`translate`, `upstream`).
 //! 6. `reply` writes the server's answer under the client's id, or the failure that took its place.
 //!
-//! A file here uses only the files before it in this list: `audited`, `authorize`, `server_error`,
-//! `fallback`, `idle_timeout`, `send`, `queued` (how a queued write is sent), `execute`, `list`,
-//! `policy`, `ask`, then the files that ask several servers (`merged_lists`, `listen`, `several`)
-//! or none (`initialize`, `resources`), `target`, `reply`, `required`, and this page.
+//! A file here uses only the files before it in this list: `traced`, `audited`, `authorize`,
+//! `server_error`, `fallback`, `idle_timeout`, `send`, `queued` (how a queued write is sent),
+//! `execute`, `list`, `policy`, `ask`, then the files that ask several servers (`merged_lists`,
+//! `listen`, `several`) or none (`initialize`, `resources`), `target`, `reply`, `required`, and
+//! this page.
 
 mod ask;
 mod audited;
@@ -34,6 +35,7 @@ pub(crate) mod send;
 pub(crate) mod server_error;
 mod several;
 mod target;
+mod traced;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -52,12 +54,13 @@ use target::Target;
 pub(crate) async fn dispatch(
     route: &Arc<Route>,
     caller: &Caller,
-    call: GatewayCall,
+    mut call: GatewayCall,
 ) -> Option<TwoPieces> {
     if route.lifecycle.draining.is_cancelled() {
         return Some(reply::going_down(route, caller.era(), &call));
     }
     let _under_way = route.lifecycle.call();
+    let span = traced::begin(route, &mut call);
     let cancel = Arc::clone(&call.cancel);
     let mut reply = pin!(answer(route, caller, &call));
     // Biased: an answer that is ready at the moment of the cancellation still reaches the client.
@@ -79,6 +82,10 @@ pub(crate) async fn dispatch(
             Err(_) => return Some(reply::cut_off(route, caller.era(), &call)),
         },
     };
+    traced::note_failure(&call, &reply);
+    if let Some(span) = span {
+        span.end(traced::outcome(&reply));
+    }
     Some(reply::to_client(route, caller.era(), &call, reply))
 }
 

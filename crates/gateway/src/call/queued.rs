@@ -129,7 +129,8 @@ impl Delivery for QueueDelivery {
         let write = call.clone();
         let asked =
             seawall::Call { caller: call.caller.into(), ..seawall::Call::new(call.arguments) };
-        let call = GatewayCall { allowed, ..GatewayCall::new(request, Arc::new(NoClient)) };
+        let trace = self.route.tracer.of_its_own();
+        let call = GatewayCall { allowed, trace, ..GatewayCall::new(request, Arc::new(NoClient)) };
         // A `Retry-After` pause, the bulkhead and the rate limiter may hold the attempt back for
         // long. The item is marked as sent only here, after those waits: until then the server got
         // nothing.

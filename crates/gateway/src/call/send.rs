@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::call::traced;
 use crate::client::caller::Caller;
 use crate::protocol::MessageKind;
 use crate::protocol::names::Era;
@@ -36,7 +37,30 @@ pub(crate) async fn send(
 }
 
 /// Sends a call once, in the server's era, when the connection is up; waits up to `wait` for it.
+/// While calls are traced, that is one span.
 pub(crate) async fn once(
+    route: &Arc<Route>,
+    caller: &Caller,
+    server: &Arc<Server>,
+    call: &GatewayCall,
+    wait: Duration,
+) -> Reply {
+    match &call.trace {
+        None => untraced(route, caller, server, call, wait).await,
+        // Boxed, so that a call that is not traced takes no room for it.
+        Some(trace) => {
+            Box::pin(async move {
+                let (span, call) = traced::request(route, server, call, trace);
+                let reply = untraced(route, caller, server, &call, wait).await;
+                traced::end(span, &call, &reply);
+                reply
+            })
+            .await
+        }
+    }
+}
+
+async fn untraced(
     route: &Arc<Route>,
     caller: &Caller,
     server: &Arc<Server>,
@@ -57,6 +81,7 @@ pub(crate) async fn once(
                 .unwrap_or_else(|| Err(ends()))
                 .map_err(UpstreamFailure::before_sending)
                 .map_err(failed)?;
+            traced::note_version(call, &connection);
             if connection.era() == Era::Modern {
                 return to_modern::exchange(session, stream, server, &connection, call).await;
             }
@@ -84,6 +109,7 @@ pub(crate) async fn once(
                 .header_params
                 .settle(&connection, call, server.sees_headers(&connection))
                 .await?;
+            traced::note_version(call, &connection);
             match connection.era() {
                 Era::Modern => connection.request(call).await.map_err(failed),
                 Era::Legacy => to_legacy::exchange(server, pool, connection, call).await,

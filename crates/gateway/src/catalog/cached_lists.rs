@@ -46,7 +46,7 @@ pub(crate) fn name(request: &Message) -> String {
 /// Logs the changes in a list for the operator.
 pub(crate) fn report(server: &str, list: &str, drift: Option<String>) {
     if let Some(drift) = drift {
-        log::warn(&format!("{server}: {list} is not what it was: {drift}"));
+        log::warn_of(server, &format!("{list} is not what it was: {drift}"));
     }
 }
 

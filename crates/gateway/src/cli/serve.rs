@@ -11,7 +11,7 @@ use super::config_args::{tell_lacking, variable, warn};
 use super::{CommandEnd, UNREACHABLE, USAGE};
 use crate::admin;
 use crate::call::required;
-use crate::config::Config;
+use crate::config::{Config, SecretTexts};
 use crate::frontend::guard::OriginGuard;
 use crate::frontend::http::HttpListener;
 use crate::frontend::stdio;
@@ -53,6 +53,11 @@ async fn gateway(
             (USAGE, format!("cannot write the audit log {}: {error}", audit.path.display()))
         })?;
     }
+    if let Some(telemetry) = &config.telemetry {
+        gateway
+            .trace(telemetry)
+            .map_err(|error| (USAGE, format!("cannot export telemetry: {error}")))?;
+    }
     // Ends the orphans of a gateway that crashed; the start does not wait for it.
     gateway.lifecycle.spawn(orphans::sweep());
     Ok(gateway)
@@ -77,6 +82,8 @@ pub(super) async fn on_stdio(
     read_again: ReadAgain,
     catalog_cache: CatalogCache,
 ) -> CommandEnd {
+    log::configure(&config.log);
+    log::hide(SecretTexts::of_all(config));
     warn(config);
     // A client's only server must not fail because another client's gateway holds the store, or the
     // port.
@@ -125,6 +132,8 @@ pub(super) async fn on_http(
     read_again: ReadAgain,
     catalog_cache: CatalogCache,
 ) -> CommandEnd {
+    log::configure(&config.log);
+    log::hide(SecretTexts::of_all(config));
     warn(config);
     let store = store(config).await.map_err(|trouble| (USAGE, trouble.to_string()))?;
     let gateway = gateway(config, catalog_cache, store).await?;
@@ -204,6 +213,7 @@ pub(super) async fn end(gateway: &Gateway) {
     gateway.lifecycle.end().await;
     // Last: calls and deliveries that end above still write their outcome to the store.
     gateway.audit().close().await;
+    gateway.tracer().close().await;
     if let Some(store) = gateway.store() {
         store.close().await;
     }

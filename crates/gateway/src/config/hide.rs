@@ -5,11 +5,13 @@ use std::fmt;
 
 use http::Uri;
 
-use super::{Secret, ServerConfig, Transport};
+use super::{Config, Secret, ServerConfig, Transport};
 use crate::config::place;
 
 /// A shorter value is a setting, not a secret.
 const SHORTEST: usize = 6;
+/// The most texts that are remembered over changes of the configuration.
+const MOST: usize = 4096;
 
 /// Texts that must not appear where a server is quoted.
 #[derive(Clone, Default)]
@@ -38,6 +40,25 @@ impl SecretTexts {
         let words = words.chain(url.map(place::secrets).unwrap_or_default());
         let mut words: Vec<String> =
             words.filter(|word| word.len() >= SHORTEST).map(str::to_owned).collect();
+        words.sort_by_key(|word| std::cmp::Reverse(word.len()));
+        words.dedup();
+        Self { words }
+    }
+
+    /// The secrets of a whole configuration.
+    pub(crate) fn of_all(config: &Config) -> Self {
+        let servers = config.servers.iter().map(Self::of);
+        let token = config.admin.iter().filter_map(|admin| admin.token.as_ref());
+        let telemetry = config.telemetry.iter().flat_map(|telemetry| &telemetry.headers);
+        let own = token.chain(telemetry.map(|(_, value)| value)).map(Secret::expose);
+        let own = own.filter(|word| word.len() >= SHORTEST).map(str::to_owned).collect();
+        servers.fold(Self { words: own }, Self::and)
+    }
+
+    /// These and others, up to `MOST`: the latest stay.
+    pub(crate) fn and(self, others: Self) -> Self {
+        let mut words = others.words;
+        words.extend(self.words.into_iter().take(MOST.saturating_sub(words.len())));
         words.sort_by_key(|word| std::cmp::Reverse(word.len()));
         words.dedup();
         Self { words }

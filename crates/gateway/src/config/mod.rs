@@ -23,6 +23,7 @@ mod json;
 pub(crate) mod layer;
 pub(crate) mod layers;
 mod limit;
+pub(crate) mod log;
 mod mentions;
 mod name;
 mod native;
@@ -43,6 +44,7 @@ mod source;
 pub(crate) mod stamp;
 mod startup;
 mod suggest;
+pub(crate) mod telemetry;
 mod toml;
 mod tree;
 mod words;
@@ -64,6 +66,7 @@ use self::audit::AuditConfig;
 pub(crate) use self::ext_authz::{ALL_HEADERS, ExtAuthzConfig, ListFilter, ServerAuthz};
 pub(crate) use self::hide::SecretTexts;
 pub(crate) use self::identity::{ApiKeyConfig, IdentityConfig, JwksSource, JwtConfig};
+use self::log::LogConfig;
 pub(crate) use self::pass_header::PassedHeader;
 use self::problem::ConfigPlace;
 pub(crate) use self::problem::{Problem, Problems};
@@ -72,6 +75,7 @@ pub use self::schema::schema;
 pub(crate) use self::secret::Secret;
 pub use self::startup::StartupConfig;
 pub(crate) use self::suggest::nearest;
+use self::telemetry::TelemetryConfig;
 use crate::config::layers::{PolicyRules, ServerRules};
 use crate::protocol::hash;
 
@@ -107,6 +111,10 @@ pub struct Config {
     pub store: Option<PathBuf>,
     /// The audit log; `None`: calls are not noted.
     pub audit: Option<AuditConfig>,
+    /// Where spans and metrics go; `None`: nowhere.
+    pub telemetry: Option<TelemetryConfig>,
+    /// How log lines are written.
+    pub log: LogConfig,
     /// The admin server, if there is one.
     pub admin: Option<AdminConfig>,
     /// Who may call; `None`: everybody who reaches the address.
@@ -441,6 +449,7 @@ fn read_text(
         .and_then(|path| scope.expand(path, problems))
         .map(|path| scope.path(&path));
     let audit = settings.audit.take().and_then(|raw| raw.resolve(&scope, problems));
+    let telemetry = settings.telemetry.take().and_then(|raw| raw.resolve(&scope, problems));
     let admin = settings.take_admin(&scope, problems);
     let mut config = Config {
         admin,
@@ -450,6 +459,7 @@ fn read_text(
         files: scope.files(),
         store,
         audit,
+        telemetry,
         ..settings.into_config(servers)
     };
     problems.keep(config.take_env(env));

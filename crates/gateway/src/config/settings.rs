@@ -8,7 +8,9 @@ use super::audit::{self, RawAudit};
 use super::expand::Variables;
 use super::ext_authz::{self, RawExtAuthz};
 use super::identity::{self, RawIdentity};
+use super::log::{self, LogConfig};
 use super::problem::{Problem, Problems};
+use super::telemetry::{self, RawTelemetry};
 use super::tree::{ConfigField, ConfigString};
 use super::{
     AdminConfig, Config, ReconnectConfig, ServerConfig, StartupConfig, duration, reconnect, rules,
@@ -19,7 +21,7 @@ use crate::config::prefix::NamePrefix;
 use crate::protocol::limits;
 
 /// The keys [`ServeSettings::set`] knows, beside the policy settings.
-const OWN: [&str; 15] = [
+const OWN: [&str; 17] = [
     "listen",
     "prefix",
     "grace",
@@ -35,6 +37,8 @@ const OWN: [&str; 15] = [
     "identity",
     "ext_authz",
     "audit",
+    "telemetry",
+    "log",
 ];
 
 /// The keys [`ServeSettings::set`] knows.
@@ -58,6 +62,8 @@ pub(super) struct ServeSettings {
     pub(super) identity: Option<RawIdentity>,
     pub(super) ext_authz: Option<RawExtAuthz>,
     pub(super) audit: Option<RawAudit>,
+    pub(super) telemetry: Option<RawTelemetry>,
+    log: LogConfig,
 }
 
 impl Default for ServeSettings {
@@ -78,6 +84,8 @@ impl Default for ServeSettings {
             identity: None,
             ext_authz: None,
             audit: None,
+            telemetry: None,
+            log: LogConfig::default(),
         }
     }
 }
@@ -116,6 +124,8 @@ impl ServeSettings {
             "identity" => self.identity = Some(identity::read(value, problems)),
             "ext_authz" => self.ext_authz = Some(ext_authz::read(value, problems)),
             "audit" => self.audit = Some(audit::read(value, problems)),
+            "telemetry" => self.telemetry = Some(telemetry::read(value, problems)),
+            "log" => self.log = log::read(value, problems),
             _ => return rules::set(&mut self.rules, key, value, problems),
         }
         true
@@ -142,6 +152,7 @@ impl ServeSettings {
             mut startup,
             rules,
             reconnect,
+            log,
             ..
         } = self;
         startup.denied_text.get_or_insert(rules.preset.denied_text());
@@ -164,6 +175,8 @@ impl ServeSettings {
             identity: None,
             ext_authz: None,
             audit: None,
+            telemetry: None,
+            log,
             source: None,
             files: Default::default(),
             warnings: Vec::new(),

@@ -13,6 +13,7 @@ mod reference;
 mod references;
 mod safety;
 mod schema;
+mod telemetry;
 mod transports;
 mod wrong;
 mod yaml_tree;

@@ -14,15 +14,18 @@ use crate::catalog::names;
 use crate::gateway::Gateway;
 use crate::protocol::{Id, Message, hash};
 use crate::route::Route;
+use crate::trace::Tracer;
 
 /// The origin of a request, or the response that refuses it.
 pub(super) async fn admit(
     access: &AccessControl,
+    tracer: &Tracer,
     parts: &Parts,
 ) -> Result<Arc<CallOrigin>, Box<Response<Body>>> {
     let (headers, path) = (&parts.headers, parts.uri.path());
     let seen = access.seen_headers(headers);
     let mut origin = CallOrigin::remote(host(parts), client(headers), seen);
+    origin.trace = tracer.of_headers(headers);
     if let Some(identity) = &access.identity {
         let found = identity
             .identify(headers, path)

@@ -180,7 +180,7 @@ impl HttpServer {
         // One configuration decides who asks and what is here.
         let now = self.gateway.now();
         let access = &now.all.access;
-        let origin = admission::admit(access, parts).await?;
+        let origin = admission::admit(access, self.gateway.tracer(), parts).await?;
         let Some(route) = now.route(parts.uri.path()) else {
             return Err(Box::new(respond::refuse(
                 StatusCode::NOT_FOUND,

@@ -90,6 +90,8 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
         ("listen", old.listen != new.listen),
         ("store", old.store != new.store),
         ("audit", old.audit != new.audit),
+        ("telemetry", old.telemetry != new.telemetry),
+        ("log", old.log != new.log),
         ("admin.listen", admin(old) != admin(new)),
         ("grace", old.grace != new.grace),
         ("max_request", old.max_request != new.max_request),

@@ -107,6 +107,7 @@ impl Generation {
                 pending: Arc::clone(&parts.pending),
                 store: parts.store.clone(),
                 audit: Arc::clone(&parts.audit),
+                tracer: Arc::clone(&parts.tracer),
                 journal: Arc::clone(&parts.journal),
                 pools: Arc::clone(&pools),
                 owners: known.map(|known| Arc::clone(&known.owners)).unwrap_or_default(),

@@ -28,6 +28,7 @@ use crate::config::{Config, SecretTexts, ServerConfig};
 use crate::policy::explain::{ExplainQuery, ExplainedTool, explain};
 use crate::protocol::edit::JsonObject;
 use crate::protocol::{Message, MessageKind, content, limits, scan};
+use crate::runtime::log::{Level, LogSubject};
 
 /// The policy of one tool.
 pub(crate) struct ToolPolicy {
@@ -276,9 +277,10 @@ impl PolicyRegistry {
                         tools.insert(name, Arc::new(policy));
                     }
                 }
-                Err(error) => {
-                    crate::runtime::log::warn(&format!("{server}: the policy of {name:?}: {error}"))
-                }
+                Err(error) => crate::runtime::log::warn_of(
+                    server,
+                    &format!("the policy of {name:?}: {error}"),
+                ),
             }
         }
         // Set last: a caller that sees it also sees the policies of this list.
@@ -480,13 +482,17 @@ pub(crate) fn is_complete(answer: &Message) -> bool {
 /// hidden.
 fn log(event: &Event, secrets: &HashMap<String, SecretTexts>) {
     match event {
-        Event::RetryScheduled { server, .. } => {
+        Event::RetryScheduled { server, tool, .. } => {
             let text = event.to_string();
-            crate::runtime::log::line(
-                &secrets.get(server).map_or(text.clone(), |secrets| secrets.hide(&text)),
-            );
+            let text = secrets.get(server).map_or(text.clone(), |secrets| secrets.hide(&text));
+            let subject = LogSubject { server, tool, is_named: true, ..LogSubject::default() };
+            crate::runtime::log::about(Level::Info, subject, &text);
         }
-        Event::BreakerChanged { .. } => crate::runtime::log::warn(&event.to_string()),
+        Event::BreakerChanged { name, .. } => {
+            let (server, tool) = name.split_once('/').unwrap_or((name, ""));
+            let subject = LogSubject { server, tool, is_named: true, ..LogSubject::default() };
+            crate::runtime::log::about(Level::Warn, subject, &event.to_string());
+        }
         _ => {}
     }
 }

@@ -158,7 +158,7 @@ impl ConnectionStartup {
             self.server.startup.unlisted(failure.clone(), outcome.attempts);
             let (name, status, error) =
                 (&self.server.name, outcome.status(), outcome.error().unwrap_or_default());
-            log::line(&format!("{name}: its tools could not be listed ({status}): {error}"));
+            log::line_of(name, &format!("its tools could not be listed ({status}): {error}"));
             self.server.status.troubled(format!("its tools could not be listed: {error}"));
         }
         Err(failure.disposition)

@@ -11,6 +11,7 @@ use seawall::{Backoff, Cause, Env, Failure, Jitter, QueuedWrite};
 use tokio_util::sync::CancellationToken;
 
 use super::{ItemState, NextItem, NotDurable, QueueStore, StateCounts};
+use crate::runtime::log::{self, Level, LogSubject};
 
 /// The backoff after a failed attempt, and after a failure of the store itself.
 pub(super) const PAUSES: Backoff = Backoff {
@@ -204,9 +205,7 @@ impl ServerQueue<'_> {
                 Ok(_) => return self.tell_if_bad(id).await,
                 Err(unkept) => {
                     tries += 1;
-                    crate::runtime::log::warn(&format!(
-                        "the end of {id} is not recorded yet: {unkept}"
-                    ));
+                    log::warn(&format!("the end of {id} is not recorded yet: {unkept}"));
                     if !self
                         .unless_stopped(tokio::time::sleep(PAUSES.delay(tries, &self.env.rng)))
                         .await
@@ -229,7 +228,10 @@ impl ServerQueue<'_> {
             }
             _ => return,
         };
-        crate::runtime::log::line(&format!("{id} ({} at {}) {what}", item.call.tool, self.server));
+        let text = format!("{id} ({} at {}) {what}", item.call.tool, self.server);
+        let (server, tool) = (self.server, item.call.tool.as_str());
+        let subject = LogSubject { server, tool, is_named: true, ..LogSubject::default() };
+        log::about(Level::Info, subject, &text);
     }
 
     /// Whether `wait` ended before the delivery was stopped.

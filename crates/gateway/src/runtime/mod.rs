@@ -4,6 +4,7 @@ pub mod descriptors;
 pub mod http_client;
 pub(crate) mod lifecycle;
 pub mod log;
+mod log_limit;
 pub(crate) mod parent;
 pub(crate) mod plural;
 pub(crate) mod random;

@@ -13,6 +13,7 @@ use crate::authz::CallOrigin;
 use crate::authz::external::{Allowance, ListChecks};
 use crate::protocol::Message;
 use crate::protocol::names::Era;
+use crate::trace::span::CallTrace;
 use crate::upstream::Connection;
 
 /// Takes a server's notifications and questions to the client.
@@ -75,6 +76,8 @@ pub struct GatewayCall {
     pub(crate) allowed: Arc<Allowance>,
     /// The checks of the merged list that the call is a part of.
     pub(crate) list_checks: Option<Arc<ListChecks>>,
+    /// The trace that the call is a part of; `None` while nothing is traced.
+    pub(crate) trace: Option<Arc<CallTrace>>,
     /// The call's deadline, if it has one.
     pub ends: Option<Instant>,
     /// Tells the library that the call's client is being asked a question, or has left.
@@ -95,6 +98,7 @@ impl GatewayCall {
             origin: Arc::default(),
             allowed: Arc::default(),
             list_checks: None,
+            trace: None,
             ends: None,
             control: Arc::default(),
             receipt: Arc::default(),

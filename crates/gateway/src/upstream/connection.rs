@@ -33,6 +33,7 @@ use crate::protocol::edit::{self, JsonObject};
 use crate::protocol::names::Era;
 use crate::protocol::server_info::ServerInfo;
 use crate::protocol::{Id, Message, limits};
+use crate::trace::carry;
 use crate::upstream::call::{ClientSink, GatewayCall, NoClient};
 
 type PendingReply = Result<Message, UpstreamFailure>;
@@ -213,7 +214,7 @@ impl Connection {
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (mut ticket, reply) = self.enter(number, call)?;
-        let bytes = renumbered(&call.request, number);
+        let bytes = renumbered(call, number);
         let can_be_cancelled = call.request.method() != "initialize";
         if let Wire::Pipe(pipe) = &self.wire {
             pipe.send(bytes.clone()).await?;
@@ -495,12 +496,15 @@ fn is_neutral(method: &str) -> bool {
     )
 }
 
-/// The request with an id of this connection, and a progress token of it if it asks for progress.
-fn renumbered(request: &Message, number: u64) -> Bytes {
-    let number = number.to_string();
+/// The request with an id of this connection, a progress token of it if it asks for progress, and
+/// the trace context of its attempt while calls are traced.
+fn renumbered(call: &GatewayCall, number: u64) -> Bytes {
+    let (request, number) = (&call.request, number.to_string());
     let spans = [request.id_span(), request.meta("progressToken")];
     let mut cuts: Vec<_> =
         spans.into_iter().flatten().map(|span| (span, number.as_bytes())).collect();
+    let carried = call.trace.as_ref().map(|trace| carry::cuts(request, &trace.context));
+    cuts.extend(carried.iter().flatten().map(|(span, with)| (*span, &**with)));
     edit::splice(request.raw(), &mut cuts)
 }
 

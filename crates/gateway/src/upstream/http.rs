@@ -109,6 +109,9 @@ impl HttpConnection {
         let mirrored = call.mirrored.as_deref().unwrap_or_default();
         post.headers_mut().extend(mirrored.iter().cloned());
         call.allowed.apply(post.headers_mut());
+        if let Some(trace) = &call.trace {
+            trace.context.put(post.headers_mut());
+        }
         let response = self.send(post).await.inspect_err(|failure| {
             if failure.was_not_sent() {
                 connection.retire(failure);

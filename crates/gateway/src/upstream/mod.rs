@@ -56,6 +56,7 @@ use crate::config::{
 use crate::protocol::names::Era;
 use crate::runtime::http_client;
 use crate::runtime::lifecycle::Lifecycle;
+use crate::trace::peer::Peer;
 
 /// The transport of a connection.
 pub enum Wire {
@@ -90,6 +91,8 @@ pub struct Server {
     /// Losses of the server that several calls share, for transports where all connections reach
     /// the same server process.
     pub incidents: Arc<incidents::Incidents>,
+    /// What spans say of the server.
+    pub(crate) peer: Arc<Peer>,
     secrets: Arc<SecretTexts>,
     pass_headers: Vec<PassedHeader>,
     transport: Transport,
@@ -135,8 +138,10 @@ impl Server {
             is_process,
             Rng::new(),
         );
+        let peer = Peer::server(&name, reached(&transport));
         Arc::new(Self {
             name,
+            peer,
             shared,
             required,
             startup: startup::ServerStartup::new(startup, env),
@@ -243,11 +248,16 @@ impl Server {
 
     /// The server's URL; `None` for a child process and an incomplete configuration.
     pub fn url(&self) -> Option<&Uri> {
-        match &self.transport {
-            Transport::Stdio { .. } | Transport::Incomplete { .. } => None,
-            Transport::Http { url, .. }
-            | Transport::Sse { url, .. }
-            | Transport::Ws { url, .. } => Some(url),
+        reached(&self.transport)
+    }
+}
+
+/// The URL of a transport; `None` for a child process and an incomplete configuration.
+fn reached(transport: &Transport) -> Option<&Uri> {
+    match transport {
+        Transport::Stdio { .. } | Transport::Incomplete { .. } => None,
+        Transport::Http { url, .. } | Transport::Sse { url, .. } | Transport::Ws { url, .. } => {
+            Some(url)
         }
     }
 }

@@ -221,20 +221,22 @@ impl ReconnectState {
         let name = &self.name;
         match self.attempts {
             Some(limit) if count > limit => {
-                crate::runtime::log::warn(&format!(
-                    "{name}: {text}; {}",
-                    UpstreamFailure::GivenUp(limit)
-                ));
+                let given_up = UpstreamFailure::GivenUp(limit);
+                crate::runtime::log::warn_of(name, &format!("{text}; {given_up}"));
             }
-            _ => crate::runtime::log::warn(&format!(
-                "{name}: {text}; attempt {count} in {} ms",
-                delay.as_millis()
-            )),
+            _ => crate::runtime::log::warn_of(
+                name,
+                &format!("{text}; attempt {count} in {} ms", delay.as_millis()),
+            ),
         }
         if count.is_multiple_of(10) {
-            crate::runtime::log::warn(&format!(
-                "{name} failed {count} times in a row: it needs attention"
-            ));
+            let subject = crate::runtime::log::LogSubject {
+                server: name,
+                is_named: true,
+                ..Default::default()
+            };
+            let text = format!("{name} failed {count} times in a row: it needs attention");
+            crate::runtime::log::about(crate::runtime::log::Level::Warn, subject, &text);
         }
     }
 

@@ -47,9 +47,9 @@ impl StderrTail {
         let line = self.secrets.hide(&raw);
         if self.is_shown(line.len()) {
             if self.is_plain {
-                crate::runtime::log::foreign(&raw);
+                crate::runtime::log::foreign(&self.name, &raw);
             } else {
-                crate::runtime::log::line(&format!("{}: {line}", self.name));
+                crate::runtime::log::said(&self.name, &line);
             }
         }
         self.status.said(&seawall::quote(&line));
@@ -68,10 +68,8 @@ impl StderrTail {
         let start = String::from_utf8_lossy(line.get(..STDERR_LINE).unwrap_or(line));
         let shown: String = self.secrets.hide(&start).chars().take(SHOWN).collect();
         if !shown.trim().is_empty() && self.is_shown(shown.len()) {
-            crate::runtime::log::warn(&format!(
-                "{}: not a message on stdout, skipped: {shown}",
-                self.name
-            ));
+            let text = format!("not a message on stdout, skipped: {shown}");
+            crate::runtime::log::warn_of(&self.name, &text);
         }
     }
 
@@ -84,10 +82,8 @@ impl StderrTail {
 
     fn tell_left_out(&self, lines: u64) {
         if lines > 0 {
-            crate::runtime::log::warn(&format!(
-                "{}: {lines} lines left out: it said too much at once",
-                self.name
-            ));
+            let text = format!("{lines} lines left out: it said too much at once");
+            crate::runtime::log::warn_of(&self.name, &text);
         }
     }
 
@@ -102,7 +98,7 @@ impl StderrTail {
         };
         let how = exit.map_or_else(String::new, |exit| format!(" ({exit})"));
         if exit.is_some() || !noise.is_empty() {
-            crate::runtime::log::warn(&format!("{}: its process ended{how}{noise}", self.name));
+            crate::runtime::log::warn_of(&self.name, &format!("its process ended{how}{noise}"));
         }
     }
 

@@ -355,9 +355,8 @@ async fn rest(connection: &Connection, server: &Server) {
         tokio::time::sleep(limit.saturating_sub(connection.idle()).max(SHORTEST_LOOK)).await;
     }
     let name = &server.name;
-    crate::runtime::log::line(&format!(
-        "{name}: not used for {limit:?}, stopped; the next call starts it"
-    ));
+    let text = format!("not used for {limit:?}, stopped; the next call starts it");
+    crate::runtime::log::line_of(name, &text);
 }
 
 /// Closes an idle connection; the next call opens it again.

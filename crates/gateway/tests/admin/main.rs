@@ -14,6 +14,7 @@ mod admin_api;
 mod agentgateway;
 mod audit;
 mod breakers;
+mod collector;
 mod commands;
 mod dashboard;
 mod events;
@@ -22,6 +23,7 @@ mod health;
 #[allow(dead_code, reason = "shared with other tests, which need more of it")]
 #[path = "../gateway/kit.rs"]
 mod kit;
+mod logs;
 mod metrics;
 mod policy;
 mod prometheus;
@@ -34,6 +36,7 @@ mod secrets;
 #[path = "../policies/server.rs"]
 mod server;
 mod terminal;
+mod traces;
 mod troubles;
 #[allow(dead_code, reason = "shared with other tests, which need more of it")]
 #[path = "../hostile/kit/upstream.rs"]

@@ -10,6 +10,7 @@ use super::counts::{AuthzCounts, BOUNDS, Counters, Histogram, ToolCounts, UNKNOW
 use super::text::MetricsText;
 use crate::protocol::limits;
 use crate::reload::ReloadHistory;
+use crate::trace::ExportCounts;
 
 /// The current state of the gateway.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub(crate) struct GatewaySnapshot<'a> {
     pub reloads: Option<ReloadHistory>,
     /// Lines of the audit log, and calls that it lacks; `None` without one.
     pub audited: Option<(u64, u64)>,
+    /// What became of spans for a collector; `None` without telemetry.
+    pub traced: Option<ExportCounts>,
 }
 
 /// The current state of a server.
@@ -52,6 +55,7 @@ pub(crate) fn text(
     servers(&mut text, now);
     configuration(&mut text, now.reloads.as_ref());
     audit(&mut text, now.audited);
+    traces(&mut text, now.traced);
     agents(&mut text, counts, shown);
     text.finish()
 }
@@ -67,6 +71,15 @@ fn audit(text: &mut MetricsText, audited: Option<(u64, u64)>) {
         "Calls that the audit log lacks; it says so itself.",
     );
     text.sample(&[], lost);
+}
+
+/// What became of the spans for a collector.
+fn traces(text: &mut MetricsText, traced: Option<ExportCounts>) {
+    let Some(counts) = traced else { return };
+    let help = "Spans that an OpenTelemetry collector took, and those that were dropped.";
+    text.family("seawall_telemetry_spans_total", "counter", help);
+    text.sample(&[("result", "exported")], counts.exported);
+    text.sample(&[("result", "dropped")], counts.dropped);
 }
 
 /// How often the configuration was read again, and whether the last one was taken.

@@ -47,11 +47,9 @@ impl Connection {
                 || "null".to_owned(),
                 |id| beginning(&String::from_utf8_lossy(id.json())),
             );
-            let text = format!(
-                "{}: answered under an id that nothing was asked with ({id}); passed over",
-                self.server
-            );
-            crate::runtime::log::warn(&text);
+            let text =
+                format!("answered under an id that nothing was asked with ({id}); passed over");
+            crate::runtime::log::warn_of(&self.server, &text);
         }
     }
 
