@@ -14,13 +14,14 @@ use seawall_gateway::cli::Cli;
 use seawall_gateway::{load_config, schema};
 
 /// The pages that show how it is used.
-const PAGES: [&str; 6] = [
+const PAGES: [&str; 7] = [
     "README.md",
     "docs/configuration.md",
     "docs/authorization.md",
     "docs/operating.md",
     "docs/deploy.md",
     "docs/library.md",
+    "docs/testing-agents.md",
 ];
 
 /// The fenced blocks of a kind in these pages.
@@ -64,6 +65,7 @@ fn every_configuration_in_the_documents_loads() {
     }
     let own = [
         "github", "search", "github", "search", "memory", "files", "web", "time", "mail", "memory",
+        "memory",
     ];
     let imported = ["time", "jira", "github"];
     assert_eq!(servers, [&own[..], &imported].concat());

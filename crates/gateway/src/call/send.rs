@@ -11,7 +11,7 @@ use crate::route::Route;
 use crate::translate::{to_legacy, to_modern};
 use crate::upstream::call::GatewayCall;
 use crate::upstream::reply::{Refusal, Reply};
-use crate::upstream::{SendAgain, Server, UpstreamFailure};
+use crate::upstream::{Connection, SendAgain, Server, UpstreamFailure};
 
 /// Sends a call, and resends it as long as `again` allows. `wait` says how long to wait for the
 /// connection, given whether the server was found away.
@@ -57,6 +57,7 @@ pub(crate) async fn once(
                 .unwrap_or_else(|| Err(ends()))
                 .map_err(UpstreamFailure::before_sending)
                 .map_err(failed)?;
+            add_faults(server, &connection, call).await.map_err(failed)?;
             if connection.era() == Era::Modern {
                 return to_modern::exchange(session, stream, server, &connection, call).await;
             }
@@ -84,10 +85,23 @@ pub(crate) async fn once(
                 .header_params
                 .settle(&connection, call, server.sees_headers(&connection))
                 .await?;
+            add_faults(server, &connection, call).await.map_err(failed)?;
             match connection.era() {
                 Era::Modern => connection.request(call).await.map_err(failed),
                 Era::Legacy => to_legacy::exchange(server, pool, connection, call).await,
             }
         }
+    }
+}
+
+/// Lets a call fail that the configuration wants to fail.
+async fn add_faults(
+    server: &Server,
+    connection: &Arc<Connection>,
+    call: &GatewayCall,
+) -> Result<(), UpstreamFailure> {
+    match &server.chaos {
+        Some(chaos) => chaos.strike(connection, call).await,
+        None => Ok(()),
     }
 }

@@ -7,3 +7,4 @@ pub mod log;
 pub(crate) mod parent;
 pub(crate) mod plural;
 pub(crate) mod random;
+pub(crate) mod stop;
