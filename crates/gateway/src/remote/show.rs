@@ -282,7 +282,7 @@ pub(crate) fn event(event: &Map<String, Value>) -> String {
 }
 
 /// A span of milliseconds, rounded for people.
-fn span(millis: u64) -> String {
+pub(crate) fn span(millis: u64) -> String {
     match millis.div_ceil(1000) {
         s @ 0..120 => format!("{s}s"),
         s @ 120..7_200 => format!("{}m", s / 60),
@@ -300,7 +300,7 @@ fn words(list: &Value) -> String {
 }
 
 /// A value as a person writes it; empty for null.
-fn text(value: &Value) -> String {
+pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),

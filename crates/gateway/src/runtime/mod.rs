@@ -1,5 +1,7 @@
-//! The process itself: log, shutdown, its parent, descriptors, random ids, its HTTP client.
+//! The process itself: log, shutdown, its parent, descriptors, random ids, the time of day, its
+//! HTTP client.
 
+pub(crate) mod clock;
 pub mod descriptors;
 pub mod http_client;
 pub(crate) mod lifecycle;
