@@ -250,6 +250,7 @@ const LAYERS: [(&str, &[&str]); 2] = [
             "admin",
             "check",
             "remote",
+            "top",
             "cli",
         ],
     ),

@@ -2,9 +2,13 @@
 //! faults, direct or through a gateway.
 
 use std::hash::Hasher;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
+
+/// How late a slow answer comes, if the plan does not say it.
+pub const SLOW: Duration = Duration::from_millis(400);
 
 /// The fault of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,7 +28,7 @@ pub enum Fault {
     Throttled,
     /// 429, with a `Retry-After`.
     ThrottledFor,
-    /// 503.
+    /// 503, or another HTTP status that the strike names.
     Unavailable,
     /// 401: the credentials have expired.
     Expired,
@@ -36,6 +40,10 @@ pub enum Fault {
     Soft,
     /// A result that is marked as an error: the call makes no sense. The server is healthy.
     Refused,
+    /// A JSON-RPC error, before the call is executed.
+    Broken,
+    /// A result that looks like a success, and whose text tells of a failure.
+    Disguised,
 }
 
 /// The fault of a tool list.
@@ -51,7 +59,7 @@ pub enum ListFault {
 }
 
 /// One fault, and the share of calls that it strikes.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Strike {
     /// The fault.
     pub fault: Fault,
@@ -59,27 +67,43 @@ pub struct Strike {
     pub percent: u64,
     /// How many attempts of each struck call fail; `None`: each attempt is drawn on its own.
     pub attempts: Option<u32>,
+    /// The only tool that is struck.
+    pub tool: Option<String>,
+    /// How late a slow answer comes; [`SLOW`] if nothing is said.
+    pub delay: Option<Duration>,
+    /// The seconds of a `Retry-After`; one if a fault has it and nothing is said.
+    pub retry_after: Option<u64>,
+    /// The HTTP status of a fault that has one.
+    pub status: Option<u16>,
 }
 
 impl Strike {
     /// Strikes the first attempt of some calls.
     pub fn once(fault: Fault, percent: u64) -> Self {
-        Self { fault, percent, attempts: Some(1) }
+        Self { attempts: Some(1), ..Self::any(fault, percent) }
     }
 
     /// Strikes every attempt of all calls.
     pub fn always(fault: Fault) -> Self {
-        Self { fault, percent: 100, attempts: Some(u32::MAX) }
+        Self { attempts: Some(u32::MAX), ..Self::any(fault, 100) }
     }
 
     /// Strikes some attempts, each drawn on its own.
     pub fn any(fault: Fault, percent: u64) -> Self {
-        Self { fault, percent, attempts: None }
+        Self {
+            fault,
+            percent,
+            attempts: None,
+            tool: None,
+            delay: None,
+            retry_after: None,
+            status: None,
+        }
     }
 }
 
 /// All current faults of a server.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FaultPlan {
     /// The seed of every draw.
     pub seed: u64,
@@ -99,9 +123,15 @@ impl FaultPlan {
 
     /// The fault of this attempt (the first is 1) of this call.
     pub fn fault(&self, tool: &str, number: u64, attempt: u32) -> Option<Fault> {
+        self.strike(tool, number, attempt).map(|strike| strike.fault)
+    }
+
+    /// The strike that this attempt (the first is 1) of this call meets.
+    pub fn strike(&self, tool: &str, number: u64, attempt: u32) -> Option<&Strike> {
         // The strikes take consecutive ranges of 0..100, so that one draw hits at most one of them.
         let mut begin = 0;
-        self.strikes.iter().find_map(|strike| {
+        let concerned = |strike: &&Strike| strike.tool.as_deref().is_none_or(|only| only == tool);
+        self.strikes.iter().filter(concerned).find_map(|strike| {
             let place = match strike.attempts {
                 // All attempts of a call share one draw; `attempts` then limits how many of them
                 // fail.
@@ -111,7 +141,7 @@ impl FaultPlan {
             let is_struck = (begin..begin + strike.percent).contains(&place);
             begin += strike.percent;
             (is_struck && strike.attempts.is_none_or(|attempts| attempt <= attempts))
-                .then_some(strike.fault)
+                .then_some(strike)
         })
     }
 }

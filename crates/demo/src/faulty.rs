@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::faults::{Fault, FaultPlan, ListFault};
+use crate::faults::{Fault, FaultPlan, ListFault, SLOW, Strike};
 use crate::world::{LedgerEntry, World};
 
-/// How late a slow answer comes.
-pub const SLOW: Duration = Duration::from_millis(400);
 /// How long the tool `slow_report` always takes.
 const LONG: Duration = Duration::from_millis(60);
 /// The bytes of the large answer.
@@ -78,12 +76,7 @@ impl Faulty {
                 fault => tools(fault),
             },
             "tools/call" => return Some(self.call(asked)),
-            _ => {
-                let error = json!({"code": -32601, "message": "Method not found"});
-                return Some(Ending::Answer(
-                    json!({"jsonrpc": "2.0", "id": asked["id"], "error": error}),
-                ));
-            }
+            _ => return Some(Ending::Answer(rpc_error(asked, -32601, "Method not found"))),
         };
         Some(Ending::Answer(answer(asked, result)))
     }
@@ -94,24 +87,9 @@ impl Faulty {
         let number = number(tool, arguments);
         let attempt = self.world.note(LedgerEntry::Seen, tool, number);
         let plan: FaultPlan = self.world.plan();
-        let failed = |text: &str| {
-            Ending::Answer(answer(
-                asked,
-                json!({"content": [{"type": "text", "text": text}], "isError": true}),
-            ))
-        };
-        let fault = plan.fault(tool, number, attempt);
-        match fault {
-            Some(Fault::Hang) => return Ending::Never,
-            Some(Fault::DieBefore) => return Ending::Death,
-            Some(Fault::Throttled) => return Ending::Status(429, None),
-            Some(Fault::ThrottledFor) => return Ending::Status(429, Some(1)),
-            Some(Fault::Unavailable) => return Ending::Status(503, None),
-            Some(Fault::Expired) => return Ending::Status(401, None),
-            Some(Fault::Forgotten) => return Ending::Forgotten,
-            Some(Fault::Soft) => return failed("The service answered 503 Service Unavailable."),
-            Some(Fault::Refused) => return failed(&format!("There is no note {number}.")),
-            Some(Fault::Slow | Fault::DieAfter | Fault::Reset | Fault::Noise) | None => {}
+        let strike = plan.strike(tool, number, attempt);
+        if let Some(ending) = strike.and_then(|strike| unexecuted(strike, asked, number)) {
+            return ending;
         }
         self.world.note(LedgerEntry::Done, tool, number);
         let text = match tool {
@@ -122,15 +100,44 @@ impl Faulty {
             _ => truth(tool, number),
         };
         let result = answer(asked, json!({"content": [{"type": "text", "text": text}]}));
-        match fault {
+        match strike.map(|strike| strike.fault) {
             Some(Fault::DieAfter) => Ending::Death,
             Some(Fault::Reset) => Ending::Half(result),
-            Some(Fault::Slow) => Ending::Later(SLOW, result),
+            Some(Fault::Slow) => {
+                Ending::Later(strike.and_then(|strike| strike.delay).unwrap_or(SLOW), result)
+            }
             Some(Fault::Noise) => Ending::Noisy(result),
             _ if tool == "slow_report" => Ending::Later(LONG, result),
             _ => Ending::Answer(result),
         }
     }
+}
+
+/// The ending of a call that a fault strikes before it is executed.
+fn unexecuted(strike: &Strike, asked: &Value, number: u64) -> Option<Ending> {
+    let said = |text: &str, is_error: bool| {
+        let content = json!([{"type": "text", "text": text}]);
+        Ending::Answer(answer(asked, json!({"content": content, "isError": is_error})))
+    };
+    let status = |usual: u16| strike.status.unwrap_or(usual);
+    Some(match strike.fault {
+        Fault::Hang => Ending::Never,
+        Fault::DieBefore => Ending::Death,
+        Fault::Throttled => Ending::Status(429, None),
+        Fault::ThrottledFor => Ending::Status(429, Some(strike.retry_after.unwrap_or(1))),
+        Fault::Unavailable => Ending::Status(status(503), strike.retry_after),
+        Fault::Expired => Ending::Status(401, None),
+        Fault::Forgotten => Ending::Forgotten,
+        Fault::Soft => said("The service answered 503 Service Unavailable.", true),
+        Fault::Refused => said(&format!("There is no note {number}."), true),
+        Fault::Broken => Ending::Answer(rpc_error(asked, -32603, "Internal error")),
+        Fault::Disguised => said("Error: the service answered 503 Service Unavailable.", false),
+        Fault::Slow | Fault::DieAfter | Fault::Reset | Fault::Noise => return None,
+    })
+}
+
+fn rpc_error(asked: &Value, code: i32, message: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": asked["id"], "error": {"code": code, "message": message}})
 }
 
 fn answer(asked: &Value, result: Value) -> Value {

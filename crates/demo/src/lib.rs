@@ -18,6 +18,7 @@ pub mod web;
 pub mod world;
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,6 +58,16 @@ pub async fn run(seed: u64, calls: u64, pace: u32) -> io::Result<()> {
         play(&folder.path.join("seawall"), true, seed, calls, pace, &mut progress).await?;
     progress.clear();
     show::table(seed, calls, &[("direct", direct), ("through Seawall", through)])
+}
+
+/// Runs the server of `seawall chaos` on stdin and stdout, until stdin ends or the plan kills it.
+pub async fn chaos_on_stdio(world: World) {
+    pipe::serve(Faulty { world: Arc::new(world) }).await;
+}
+
+/// Runs the server of `seawall chaos` on HTTP; it stops when what is returned is dropped.
+pub async fn chaos_on_http(world: World, address: SocketAddr) -> io::Result<Web> {
+    Web::bind(Faulty { world: Arc::new(world) }, address).await
 }
 
 /// Runs a faulty server on stdin and stdout.

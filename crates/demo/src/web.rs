@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// The largest request in bytes.
 const REQUEST: usize = 1 << 20;
 
-/// A server on loopback; it stops when this is dropped.
+/// A server on HTTP; it stops when this is dropped.
 pub struct Web {
     /// The server's URL.
     pub url: String,
@@ -42,7 +42,12 @@ struct ServerLife {
 impl Web {
     /// Starts a server on a free port.
     pub async fn start(server: Faulty) -> std::io::Result<Self> {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        Self::bind(server, SocketAddr::from(([127, 0, 0, 1], 0))).await
+    }
+
+    /// Starts a server at an address.
+    pub async fn bind(server: Faulty, address: SocketAddr) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let task = tokio::spawn(live(server, listener, address)).abort_handle();
         Ok(Self { url: format!("http://{address}/mcp"), task })

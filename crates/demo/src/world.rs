@@ -2,7 +2,7 @@
 //! of the attempts that arrived and the calls that were executed.
 //!
 //! Both are files, because servers die here: the next process of the same server continues from the
-//! files of the last one.
+//! files of the last one. A world in memory ends with its process.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,8 +15,19 @@ use crate::faults::FaultPlan;
 /// The shared state of one server.
 #[derive(Debug)]
 pub struct World {
-    folder: PathBuf,
+    place: WorldPlace,
     counts: Mutex<LedgerCounts>,
+}
+
+/// How many different calls a world in memory counts; any others count as first attempts.
+const REMEMBERED: usize = 100_000;
+
+/// Where a world is kept.
+#[derive(Debug)]
+enum WorldPlace {
+    Folder(PathBuf),
+    /// Its plan never changes.
+    Memory(FaultPlan),
 }
 
 /// The ledger, as far as it was read.
@@ -26,6 +37,13 @@ struct LedgerCounts {
     lines: HashMap<String, u32>,
     /// The lines since the plan changed.
     fresh: HashMap<String, u32>,
+}
+
+impl LedgerCounts {
+    fn add(&mut self, line: &str) {
+        *self.lines.entry(line.to_owned()).or_default() += 1;
+        *self.fresh.entry(line.to_owned()).or_default() += 1;
+    }
 }
 
 /// The ledger line that marks a new plan.
@@ -52,26 +70,53 @@ impl LedgerEntry {
 impl World {
     /// The world in this folder, which must exist.
     pub fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), counts: Mutex::default() }
+        Self { place: WorldPlace::Folder(folder.to_owned()), counts: Mutex::default() }
     }
 
-    /// The folder of this world.
+    /// A world without files, under this plan.
+    pub fn in_memory(plan: FaultPlan) -> Self {
+        Self { place: WorldPlace::Memory(plan), counts: Mutex::default() }
+    }
+
+    /// The world in this folder, which is made if need be: it goes on as the last process left it,
+    /// unless the plan is another one.
+    pub fn resumed(folder: &Path, plan: &FaultPlan) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        let world = Self::new(folder);
+        if world.plan() != *plan || !folder.join("plan").exists() {
+            world.set(plan)?;
+        }
+        Ok(world)
+    }
+
+    /// The folder of this world; empty if it has none.
     pub fn folder(&self) -> &Path {
-        &self.folder
+        match &self.place {
+            WorldPlace::Folder(folder) => folder,
+            WorldPlace::Memory(_) => Path::new(""),
+        }
     }
 
     /// The current fault plan; no faults if none was set.
     pub fn plan(&self) -> FaultPlan {
-        let text = fs::read(self.folder.join("plan")).unwrap_or_default();
-        serde_json::from_slice(&text).unwrap_or_default()
+        match &self.place {
+            WorldPlace::Memory(plan) => plan.clone(),
+            WorldPlace::Folder(folder) => {
+                let text = fs::read(folder.join("plan")).unwrap_or_default();
+                serde_json::from_slice(&text).unwrap_or_default()
+            }
+        }
     }
 
-    /// Replaces the fault plan.
+    /// Replaces the fault plan of a world in a folder.
     pub fn set(&self, plan: &FaultPlan) -> io::Result<()> {
+        let WorldPlace::Folder(folder) = &self.place else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
         // Written beside and renamed: the server's process never reads half a plan.
-        let fresh = self.folder.join("plan.new");
+        let fresh = folder.join("plan.new");
         fs::write(&fresh, serde_json::to_vec(plan)?)?;
-        fs::rename(fresh, self.folder.join("plan"))?;
+        fs::rename(fresh, folder.join("plan"))?;
         self.write(CHANGE)
     }
 
@@ -81,8 +126,14 @@ impl World {
         // The lock is held from the write to the read, so that two attempts of one call in this
         // process get different numbers.
         let mut counts = self.counts();
-        let _lost = self.write(&line);
-        self.read_on(&mut counts);
+        match self.place {
+            WorldPlace::Memory(_) if counts.fresh.len() < REMEMBERED => counts.add(&line),
+            WorldPlace::Memory(_) => {}
+            WorldPlace::Folder(_) => {
+                let _lost = self.write(&line);
+                self.read_on(&mut counts);
+            }
+        }
         counts.fresh.get(&line).copied().unwrap_or(1)
     }
 
@@ -116,11 +167,14 @@ impl World {
     }
 
     fn ledger(&self) -> PathBuf {
-        self.folder.join("ledger")
+        self.folder().join("ledger")
     }
 
     /// Reads the lines that this process or another one has written since.
     fn read_on(&self, counts: &mut LedgerCounts) {
+        if let WorldPlace::Memory(_) = self.place {
+            return;
+        }
         let mut text = String::new();
         let read = fs::File::open(self.ledger()).and_then(|mut file| {
             file.seek(SeekFrom::Start(counts.read))?;
@@ -135,8 +189,7 @@ impl World {
                     counts.fresh.clear();
                     continue;
                 }
-                *counts.lines.entry(line.to_owned()).or_default() += 1;
-                *counts.fresh.entry(line.to_owned()).or_default() += 1;
+                counts.add(line);
             }
         }
     }

@@ -3,8 +3,8 @@
 //!
 //! The folders are layers: `protocol`, `config`, `runtime`, `trace`, `store`, `queue`, `authz`,
 //! `upstream`, `client`, `translate`, `catalog`, `policy`, `route`, `call`, `gateway`, `frontend`,
-//! `admin`, `check`, `remote`, `cli`. A folder uses only the folders before it. `call` is the life
-//! of a call; read `call` first.
+//! `admin`, `check`, `remote`, `top`, `cli`. A folder uses only the folders before it. `call` is
+//! the life of a call; read `call` first.
 
 mod admin;
 mod authz;
@@ -24,6 +24,7 @@ mod remote;
 mod route;
 mod runtime;
 mod store;
+mod top;
 mod trace;
 mod translate;
 mod upstream;

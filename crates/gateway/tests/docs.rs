@@ -17,7 +17,7 @@ use seawall_gateway::cli::Cli;
 use seawall_gateway::{load_config, schema};
 
 /// The pages that show how it is used.
-const PAGES: [&str; 7] = [
+const PAGES: [&str; 8] = [
     "README.md",
     "docs/configuration.md",
     "docs/authorization.md",
@@ -25,6 +25,7 @@ const PAGES: [&str; 7] = [
     "docs/deploy.md",
     "docs/library.md",
     "docs/telemetry.md",
+    "docs/testing-agents.md",
 ];
 
 /// The fenced blocks of a kind in these pages.

@@ -13,6 +13,7 @@ use crate::gateway::Gateway;
 use crate::policy::registry::PolicyName;
 use crate::runtime::log;
 use crate::upstream::Server;
+use crate::upstream::chaos::ServerChaos;
 use crate::upstream::status::Observations;
 
 /// All servers.
@@ -48,7 +49,14 @@ fn detail(server: &Server, all: &[(PolicyName, Arc<Tool>)]) -> Value {
         "noise": seen.noise,
         "strays": seen.strays,
         "stderr": stderr,
+        "chaos": server.chaos.as_ref().map(|chaos| json!({
+            "adds": chaos.told(), "struck": Map::from_iter(struck(chaos)),
+        })),
     })
+}
+
+fn struck(chaos: &ServerChaos) -> impl Iterator<Item = (String, Value)> {
+    chaos.struck().into_iter().map(|(fault, count)| (fault.to_owned(), count.into()))
 }
 
 /// The time until the backoff tries a server again that is away.
@@ -82,10 +90,17 @@ pub(super) fn now(servers: &[Arc<Server>]) -> Vec<ServerSnapshot<'_>> {
     let now = |server: &'_ Arc<Server>| {
         let seen = server.status.seen();
         let is_up = matches!(word(server, &seen), "up" | "starting" | "resting");
-        (is_up, seen.restarts, server.startup.status())
+        let chaos = server.chaos.as_ref().map(ServerChaos::struck);
+        (is_up, seen.restarts, server.startup.status(), chaos)
     };
     let servers = servers.iter().map(|server| (server.name.as_str(), now(server)));
     servers
-        .map(|(name, (is_up, reconnects, load))| ServerSnapshot { name, is_up, reconnects, load })
+        .map(|(name, (is_up, reconnects, load, chaos))| ServerSnapshot {
+            name,
+            is_up,
+            reconnects,
+            load,
+            chaos,
+        })
         .collect()
 }

@@ -12,7 +12,7 @@ use crate::route::Route;
 use crate::translate::{to_legacy, to_modern};
 use crate::upstream::call::GatewayCall;
 use crate::upstream::reply::{Refusal, Reply};
-use crate::upstream::{SendAgain, Server, UpstreamFailure};
+use crate::upstream::{Connection, SendAgain, Server, UpstreamFailure};
 
 /// Sends a call, and resends it as long as `again` allows. `wait` says how long to wait for the
 /// connection, given whether the server was found away.
@@ -82,6 +82,7 @@ async fn untraced(
                 .map_err(UpstreamFailure::before_sending)
                 .map_err(failed)?;
             traced::note_version(call, &connection);
+            add_faults(server, &connection, call).await.map_err(failed)?;
             if connection.era() == Era::Modern {
                 return to_modern::exchange(session, stream, server, &connection, call).await;
             }
@@ -110,10 +111,23 @@ async fn untraced(
                 .settle(&connection, call, server.sees_headers(&connection))
                 .await?;
             traced::note_version(call, &connection);
+            add_faults(server, &connection, call).await.map_err(failed)?;
             match connection.era() {
                 Era::Modern => connection.request(call).await.map_err(failed),
                 Era::Legacy => to_legacy::exchange(server, pool, connection, call).await,
             }
         }
+    }
+}
+
+/// Lets a call fail that the configuration wants to fail.
+async fn add_faults(
+    server: &Server,
+    connection: &Arc<Connection>,
+    call: &GatewayCall,
+) -> Result<(), UpstreamFailure> {
+    match &server.chaos {
+        Some(chaos) => chaos.strike(connection, call).await,
+        None => Ok(()),
     }
 }

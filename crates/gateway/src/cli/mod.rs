@@ -1,6 +1,7 @@
 //! The command line: which commands `seawall` has, and how each is run.
 
 mod audit;
+mod chaos;
 mod check;
 mod config_args;
 mod explain;
@@ -89,6 +90,13 @@ enum Command {
     #[command(after_help = "Examples:\n  seawall demo\n  seawall demo --seed 7 --calls 200\n\n\
                             Nothing is needed and nothing is left behind. The same seed gives the same counts.")]
     Demo(DemoArgs),
+    /// Be an MCP server that fails on purpose, to test your own agent
+    #[command(
+        after_help = "Examples:\n  seawall chaos\n  seawall chaos --script chaos.toml --seed 7 --listen 127.0.0.1:7334\n  \
+                            seawall run -- seawall chaos --state /tmp/chaos\n\n\
+                            It has eight tools about notes. The same seed and the same calls meet the same faults."
+    )]
+    Chaos(chaos::ChaosArgs),
     #[command(flatten)]
     Remote(remote::RemoteCommand),
     /// Serve the faulty server of the demo on stdio (used by seawall itself)
@@ -210,6 +218,7 @@ pub async fn run(cli: Cli) -> ExitCode {
             let played = seawall_demo::run(seed, calls, pace).await;
             played.map_err(|error| (UNREACHABLE, format!("the demo could not be played: {error}")))
         }
+        Command::Chaos(args) => chaos::run(args).await,
         Command::Remote(remote) => remote::run(remote).await,
         Command::FaultyServer { folder } => {
             seawall_demo::serve(&folder).await;

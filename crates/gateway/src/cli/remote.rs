@@ -66,6 +66,13 @@ pub(super) enum RemoteCommand {
         /// The server
         name: String,
     },
+    /// Watch a running gateway in this terminal: servers, tools, breakers, queue, events
+    #[command(after_help = "Examples:\n  seawall top\n  seawall top --config seawall.toml\n\n\
+                            ? shows the keys: sort, filter, details, reset or force a breaker, restart a server; q leaves.")]
+    Top {
+        #[command(flatten)]
+        at: AdminArgs,
+    },
     /// Show what happens, as it happens, until ctrl-c
     #[command(
         after_help = "Examples:\n  seawall tap\n  seawall tap --tool github__get_issue --class timeout\n  \

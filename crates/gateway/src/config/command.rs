@@ -76,6 +76,7 @@ impl Config {
             rules: ServerRules::default(),
             life: ServerLifetime::default(),
             access: ServerAccess::default(),
+            chaos: None,
         }]))
     }
 }

@@ -8,6 +8,8 @@ mod address;
 mod admin;
 pub(crate) mod agentgateway;
 pub(crate) mod audit;
+pub(crate) mod chaos;
+pub(crate) mod chaos_script;
 pub(crate) mod client_files;
 mod command;
 pub(crate) mod duration;
@@ -63,6 +65,7 @@ use http::{HeaderName, Uri};
 
 pub(crate) use self::admin::AdminConfig;
 use self::audit::AuditConfig;
+pub(crate) use self::chaos::ChaosConfig;
 pub(crate) use self::ext_authz::{ALL_HEADERS, ExtAuthzConfig, ListFilter, ServerAuthz};
 pub(crate) use self::hide::SecretTexts;
 pub(crate) use self::identity::{ApiKeyConfig, IdentityConfig, JwksSource, JwtConfig};
@@ -148,14 +151,16 @@ pub struct ServerConfig {
     pub life: ServerLifetime,
     /// Who may use it.
     pub access: ServerAccess,
+    /// The faults that are added to its calls, for tests.
+    pub chaos: Option<ChaosConfig>,
 }
 
 impl ServerConfig {
     /// Whether connections to this server can go on as connections to the `other`.
     pub(crate) fn connects_like(&self, other: &Self) -> bool {
         let of = |it: &Self| {
-            let Self { name, transport, filled, shared, life, .. } = it.clone();
-            (name, transport, filled, shared, life, it.access.pass_headers.clone())
+            let Self { name, transport, filled, shared, life, chaos, .. } = it.clone();
+            (name, transport, filled, shared, life, chaos, it.access.pass_headers.clone())
         };
         of(self) == of(other)
     }

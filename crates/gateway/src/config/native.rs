@@ -13,8 +13,17 @@ use super::tree::ConfigField;
 const SERVER_KEYS: [&str; 9] =
     ["command", "args", "env", "cwd", "url", "headers", "type", "enabled", "disabled"];
 /// Keys of a server that only Seawall has.
-const SERVER_OURS: [&str; 8] =
-    ["shared", "required", "lazy", "idle_stop", "keep_warm", "scopes", "ext_authz", "pass_header"];
+const SERVER_OURS: [&str; 9] = [
+    "shared",
+    "required",
+    "lazy",
+    "idle_stop",
+    "keep_warm",
+    "scopes",
+    "ext_authz",
+    "pass_header",
+    "chaos",
+];
 
 /// Whether the gateway has such a setting.
 pub(super) fn is_setting(key: &str) -> bool {

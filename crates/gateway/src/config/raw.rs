@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
+use super::chaos::ChaosConfig;
 use super::ext_authz::{self, RawExtAuthz};
 use super::pass_header::{self, PassedHeader};
 use super::problem::{ConfigPlace, Problem, Problems};
 use super::tree::{ConfigField, ConfigString};
-use super::{duration, reconnect};
+use super::{chaos, duration, reconnect};
 use crate::config::layers::ServerRules;
 
 /// A server before its variables are filled in.
@@ -42,6 +43,7 @@ pub(super) struct RawServer {
     pub(super) scopes: Vec<ConfigString>,
     pub(super) ext_authz: Option<RawExtAuthz>,
     pub(super) pass_headers: Vec<PassedHeader>,
+    pub(super) chaos: Option<ChaosConfig>,
     /// The place where its own client limits the time of its start.
     pub(super) start_limit: Option<ConfigPlace>,
     pub(super) is_off: bool,
@@ -101,6 +103,7 @@ impl RawServer {
             "keep_warm" => self.keep_warm = problems.keep(duration::read(value)),
             "scopes" => self.scopes = value.texts(problems),
             "ext_authz" => self.ext_authz = Some(ext_authz::read(value, problems)),
+            "chaos" => self.chaos = chaos::read(value, problems),
             "pass_header" => self.pass_headers = pass_header::read(value, problems),
             _ => return false,
         }

@@ -35,7 +35,7 @@ pub(super) fn server(
         pass_headers: raw.pass_headers,
         token_variable: raw.token_var.map(|variable| variable.text),
     };
-    let RawServer { name, shared, required, rules, lazy, idle_stop, keep_warm, .. } = raw;
+    let RawServer { name, shared, required, rules, lazy, idle_stop, keep_warm, chaos, .. } = raw;
     let life = ServerLifetime::default();
     let life =
         ServerLifetime { lazy, idle_stop, keep_warm: keep_warm.unwrap_or(life.keep_warm), ..life };
@@ -49,6 +49,7 @@ pub(super) fn server(
         rules,
         life,
         access,
+        chaos,
     })
 }
 

@@ -28,11 +28,21 @@ pub(crate) fn status(
         ("queue", queue),
         ("calls", calls(&breakers["metrics"])),
     ];
-    let rows = rows.into_iter().chain(reload.map(|trouble| ("config", trouble)));
+    let rows = rows.into_iter().chain(chaos(&servers["servers"]).map(|told| ("chaos", told)));
+    let rows = rows.chain(reload.map(|trouble| ("config", trouble)));
     let lines: Vec<String> =
         rows.map(|(name, value)| format!("{name:<10}{}", plain(&value))).collect();
     let open = open_breakers(&breakers["details"]);
     lines.join("\n") + &open.map(|open| format!("\n\n{open}")).unwrap_or_default()
+}
+
+/// The servers to whose calls faults are added on purpose.
+fn chaos(servers: &Value) -> Option<String> {
+    let adds = |(name, server): (&str, &Value)| {
+        Some(format!("{name}: {}", server["chaos"]["adds"].as_str()?))
+    };
+    let told: Vec<String> = entries(servers).filter_map(adds).collect();
+    (!told.is_empty()).then(|| format!("faults are added on purpose; {}", told.join("; ")))
 }
 
 /// What an operator must know of the configuration: that the file is not what is in force.
@@ -272,7 +282,7 @@ pub(crate) fn event(event: &Map<String, Value>) -> String {
 }
 
 /// A span of milliseconds, rounded for people.
-fn span(millis: u64) -> String {
+pub(crate) fn span(millis: u64) -> String {
     match millis.div_ceil(1000) {
         s @ 0..120 => format!("{s}s"),
         s @ 120..7_200 => format!("{}m", s / 60),
@@ -290,7 +300,7 @@ fn words(list: &Value) -> String {
 }
 
 /// A value as a person writes it; empty for null.
-fn text(value: &Value) -> String {
+pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),

@@ -1,5 +1,7 @@
-//! The process itself: log, shutdown, its parent, stdin, descriptors, random ids, its HTTP client.
+//! The process itself: log, shutdown, its parent, stdin, descriptors, random ids, the time of day,
+//! its HTTP client.
 
+pub(crate) mod clock;
 pub mod descriptors;
 pub mod http_client;
 pub(crate) mod lifecycle;
@@ -9,3 +11,4 @@ pub(crate) mod parent;
 pub(crate) mod plural;
 pub(crate) mod random;
 pub(crate) mod stdin;
+pub(crate) mod stop;

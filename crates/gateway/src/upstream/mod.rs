@@ -7,9 +7,11 @@
 //! open, `reconnect` sets the pace of reconnection. `status` holds the observed state of a server,
 //! `endpoint` resolves the POST address of a legacy event stream, `stderr` reads a child's stderr,
 //! `orphans` finds the processes that a child started, `watcher` outlives the gateway to end those,
-//! and `header_params` copies arguments into headers for tools that ask for it.
+//! `header_params` copies arguments into headers for tools that ask for it, and `chaos` adds faults
+//! where the configuration asks for them.
 
 pub(crate) mod call;
+pub(crate) mod chaos;
 pub(crate) mod child;
 pub(crate) mod connection;
 mod endpoint;
@@ -93,6 +95,8 @@ pub struct Server {
     pub incidents: Arc<incidents::Incidents>,
     /// What spans say of the server.
     pub(crate) peer: Arc<Peer>,
+    /// The faults that are added to calls, if the configuration asks for any.
+    pub(crate) chaos: Option<chaos::ServerChaos>,
     secrets: Arc<SecretTexts>,
     pass_headers: Vec<PassedHeader>,
     transport: Transport,
@@ -120,7 +124,7 @@ impl Server {
         env: Env,
     ) -> Arc<Self> {
         let secrets = Arc::new(SecretTexts::of(&config));
-        let ServerConfig { name, transport, shared, required, life, access, .. } = config;
+        let ServerConfig { name, transport, shared, required, life, access, chaos, .. } = config;
         let older = match &transport {
             Transport::Http { url, headers, sse_fallback: true } => {
                 Some(Transport::Sse { url: url.clone(), headers: headers.clone() })
@@ -150,6 +154,7 @@ impl Server {
             life,
             status,
             reconnect,
+            chaos: chaos.map(chaos::ServerChaos::new),
             secrets,
             pass_headers: access.pass_headers,
             transport,

@@ -9,6 +9,7 @@
 )]
 
 mod breaker;
+mod chaos;
 mod fallback;
 mod killed;
 #[allow(dead_code, reason = "shared with other tests, which need more of it")]

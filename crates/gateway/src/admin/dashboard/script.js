@@ -211,6 +211,7 @@ function showWarnings() {
   const all = [];
   for (const [name, server] of Object.entries(told.servers)) {
     if (!isUp(server)) all.push([`server ${name}`, "bad", `Server ${name} is ${server.status}${server.required ? " and required" : ""}${server.lastError ? `: ${server.lastError}` : "."}`]);
+    if (server.chaos) all.push([`chaos ${name}`, "bad", `Faults are added to the calls of ${name} on purpose: ${server.chaos.adds}.`]);
     if (server.noise > 0) all.push([`noise ${name}`, "", `Server ${name} wrote ${count(server.noise, "line")} to stdout that ${server.noise === 1 ? "is no message" : "are no messages"}.`]);
   }
   for (const [name, breaker] of Object.entries(told.breakers)) {

@@ -40,6 +40,8 @@ pub(crate) struct ServerSnapshot<'a> {
     pub reconnects: u64,
     /// The state of the server's load; `None` if it was never loaded.
     pub load: Option<&'static str>,
+    /// How often each fault was added to its calls; `None` if its configuration asks for none.
+    pub chaos: Option<[(&'static str, u64); 3]>,
 }
 
 /// The whole text; `shown` gives the name of a tool that clients know.
@@ -244,6 +246,15 @@ fn servers(text: &mut MetricsText, now: &GatewaySnapshot<'_>) {
     {
         for status in ["available", "transient", "permanent", "denied"] {
             text.sample(&[("server", server), ("status", status)], u8::from(status == load));
+        }
+    }
+    if now.servers.iter().any(|server| server.chaos.is_some()) {
+        let help = "Faults that were added to calls on purpose, by [servers.x.chaos].";
+        text.family("seawall_chaos_total", "counter", help);
+    }
+    for server in &now.servers {
+        for (fault, count) in server.chaos.into_iter().flatten() {
+            text.sample(&[("server", server.name), ("fault", fault)], count);
         }
     }
     if let Some(queued) = now.queued {

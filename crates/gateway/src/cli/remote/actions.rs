@@ -1,7 +1,6 @@
 //! Runs the commands that talk to a running gateway through its admin API.
 
-use std::io::{self, Write};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::io::{self, IsTerminal, Write};
 
 use http::{Method, StatusCode};
 use http_body_util::BodyExt;
@@ -16,7 +15,9 @@ use crate::protocol::sse::SseDecoder;
 use crate::remote::address::AdminAddress;
 use crate::remote::client::{AdminClient, RemoteError, encoded};
 use crate::remote::show;
+use crate::runtime::clock::now;
 use crate::runtime::log::{self, plain};
+use crate::top;
 
 /// Sends the request and shows the answer.
 pub(in crate::cli) async fn run(remote: RemoteCommand) -> CommandEnd {
@@ -27,6 +28,7 @@ pub(in crate::cli) async fn run(remote: RemoteCommand) -> CommandEnd {
         RemoteCommand::Servers { at, deed } => servers(&RemoteRequest::new(&at)?, deed).await,
         RemoteCommand::Reload { at } => reload(&RemoteRequest::new(&at)?).await,
         RemoteCommand::Logs { at, name } => logs(&RemoteRequest::new(&at)?, &name).await,
+        RemoteCommand::Top { at } => top(&at).await,
         RemoteCommand::Tap { at, tool, class, last } => {
             let filter = |name: &str, value: Option<String>| {
                 value.map(|value| format!("&{name}={}", encoded(&value)))
@@ -236,6 +238,21 @@ async fn logs(asking: &RemoteRequest, name: &str) -> CommandEnd {
     })
 }
 
+async fn top(at: &AdminArgs) -> CommandEnd {
+    if at.json {
+        let text = "seawall top draws a screen; seawall status --json and seawall tap --json print";
+        return Err((USAGE, text.to_owned()));
+    }
+    if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+        return Err((
+            USAGE,
+            "seawall top needs a terminal; seawall status and seawall tap print".to_owned(),
+        ));
+    }
+    let watched = top::run(RemoteRequest::new(at)?.client).await;
+    watched.map_err(|error| (UNREACHABLE, format!("cannot use the terminal: {error}")))
+}
+
 async fn tap(asking: &RemoteRequest, path: &str) -> CommandEnd {
     let mut body = asking.client.stream(path).await.map_err(ended)?;
     // Registered once, before the loop: a ctrl-c between two events counts too.
@@ -266,13 +283,4 @@ async fn tap(asking: &RemoteRequest, path: &str) -> CommandEnd {
             }
         }
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a person is told how long ago it was; nothing is decided by it"
-)]
-fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -118,7 +118,7 @@ fn the_own_file_may_be_json() {
     assert_eq!(
         kit.problems("mcp.json"),
         "mcp.json:3: servers.a.trust: unknown key; known are command, args, env, cwd, url, headers, type, \
-         enabled, disabled, shared, required, lazy, idle_stop, keep_warm, scopes, ext_authz, pass_header, trust_annotations, concurrency, rate, hint, policy"
+         enabled, disabled, shared, required, lazy, idle_stop, keep_warm, scopes, ext_authz, pass_header, chaos, trust_annotations, concurrency, rate, hint, policy"
     );
 }
 

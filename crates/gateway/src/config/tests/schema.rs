@@ -141,6 +141,7 @@ fn needed(way: &[String]) -> Json {
     let way: Vec<&str> = way.iter().map(String::as_str).collect();
     match way.as_slice() {
         ["store"] | ["audit"] => json!({"path": "s"}),
+        [.., "chaos"] => json!({"latency": "1s"}),
         [.., "ext_authz"] => json!({"service": "authz:9100"}),
         [.., "pass_header"] | [.., "pass_header", "0"] => json!({"from": "x-a", "to": "x-b"}),
         ["identity"] => json!({"api_keys": [{"name": "ci", "sha256": "0".repeat(64)}]}),
