@@ -165,6 +165,8 @@ pub use {
     report::{Format, Rendering},
 };
 
+#[cfg(feature = "metrics")]
+pub use report::metrics::{MetricLabels, Metrics, MetricsText, ToolSamples};
 #[cfg(feature = "tower")]
 pub use service::{AnyResponse, EffectOf, FailureOf, ResilienceLayer, Resilient};
 
@@ -179,6 +181,6 @@ pub use startup::{
 /// The programs of the documents are run too.
 #[cfg(all(doctest, feature = "pipeline", feature = "startup"))]
 #[doc = include_str!("../../../README.md")]
-#[doc = include_str!("../../../docs/library.md")]
+#[cfg_attr(feature = "metrics", doc = include_str!("../../../docs/library.md"))]
 #[doc = include_str!("../../../docs/guide/rust-server.md")]
 struct Readme;

@@ -131,7 +131,7 @@ impl FaultPlan {
         // The strikes take consecutive ranges of 0..100, so that one draw hits at most one of them.
         let mut begin = 0;
         let concerned = |strike: &&Strike| strike.tool.as_deref().is_none_or(|only| only == tool);
-        self.strikes.iter().filter(concerned).find_map(|strike| {
+        self.strikes.iter().filter(concerned).find(|strike| {
             let place = match strike.attempts {
                 // All attempts of a call share one draw; `attempts` then limits how many of them
                 // fail.
@@ -140,8 +140,7 @@ impl FaultPlan {
             } % 100;
             let is_struck = (begin..begin + strike.percent).contains(&place);
             begin += strike.percent;
-            (is_struck && strike.attempts.is_none_or(|attempts| attempt <= attempts))
-                .then_some(strike)
+            is_struck && strike.attempts.is_none_or(|attempts| attempt <= attempts)
         })
     }
 }

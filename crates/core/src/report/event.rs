@@ -281,28 +281,44 @@ impl Events {
         let listening = self.0.listeners.join();
         Self::hear(self.0.sender.subscribe(), move |event| {
             let _listening = &listening;
+            event.into_iter().for_each(&listen);
+        })
+    }
+
+    /// Calls `listen` for every event as [`for_each`](Events::for_each) does, and with the number
+    /// of events that were lost where some were.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn count_each(
+        &self,
+        listen: impl Fn(Result<&Event, u64>) + Send + 'static,
+    ) -> std::io::Result<()> {
+        let listening = self.0.listeners.join();
+        Self::hear(self.0.sender.subscribe(), move |event| {
+            let _listening = &listening;
             listen(event);
         })
     }
 
     /// The same for rare events only: scheduled retries and state changes of breakers.
     pub fn for_each_rare(&self, listen: impl Fn(&Event) + Send + 'static) -> std::io::Result<()> {
-        Self::hear(self.0.rare.subscribe(), listen)
+        Self::hear(self.0.rare.subscribe(), move |event| event.into_iter().for_each(&listen))
     }
 
-    /// Runs a listener on its own thread. The thread holds no sender, so it ends when the last
-    /// sender is gone.
+    /// Runs a listener on its own thread; it hears every event, or how many it lost. The thread
+    /// holds no sender, so it ends when the last sender is gone.
     fn hear(
         mut receiver: broadcast::Receiver<Arc<Event>>,
-        listen: impl Fn(&Event) + Send + 'static,
+        listen: impl Fn(Result<&Event, u64>) + Send + 'static,
     ) -> std::io::Result<()> {
         std::thread::Builder::new().name("seawall-listener".into()).spawn(move || {
             loop {
                 match receiver.blocking_recv() {
                     // A panic loses this event for this listener; the next event is delivered
                     // again.
-                    Ok(event) => drop(catch_unwind(AssertUnwindSafe(|| listen(&event)))),
-                    Err(RecvError::Lagged(_)) => {}
+                    Ok(event) => drop(catch_unwind(AssertUnwindSafe(|| listen(Ok(&event))))),
+                    Err(RecvError::Lagged(lost)) => {
+                        drop(catch_unwind(AssertUnwindSafe(|| listen(Err(lost)))));
+                    }
                     Err(RecvError::Closed) => break,
                 }
             }

@@ -2,6 +2,8 @@
 
 pub(crate) mod event;
 mod listening;
+#[cfg(feature = "metrics")]
+pub(crate) mod metrics;
 #[cfg(feature = "pipeline")]
 pub(crate) mod readers;
 #[cfg(feature = "pipeline")]

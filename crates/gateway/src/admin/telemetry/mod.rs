@@ -1,7 +1,7 @@
 //! Telemetry from the one stream of events: counters, and the last events themselves.
 //!
-//! `counts` holds the counters, `breakers` finds the breakers to show, `scrape` and `text` write
-//! them for Prometheus; `ring` keeps the last events, `tell` and `date` write them.
+//! `counts` holds the counters, `breakers` finds the breakers to show, `scrape` writes them for
+//! Prometheus; `ring` keeps the last events, `tell` and `date` write them.
 
 pub(crate) mod breakers;
 pub(crate) mod counts;
@@ -11,7 +11,6 @@ mod reference;
 pub(crate) mod ring;
 pub(crate) mod scrape;
 pub(crate) mod tell;
-mod text;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};

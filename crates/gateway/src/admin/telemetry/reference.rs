@@ -19,6 +19,7 @@ use crate::config::Config;
 use crate::policy::registry::{PolicyName, PolicyRegistry};
 use crate::protocol::Message;
 use crate::reload::ReloadHistory;
+use crate::trace::ExportCounts;
 
 /// One event of each kind.
 fn every_event() -> Vec<Event> {
@@ -71,6 +72,7 @@ fn full_scrape() -> String {
         counts.take(&event, |_, _| PolicyName::Tool);
     }
     let (name, load) = ("github", Some("available"));
+    let chaos = Some([("error", 0), ("hang", 0), ("crash", 0)]);
     let reloads = ReloadHistory {
         taken: 0,
         refused: 0,
@@ -81,10 +83,11 @@ fn full_scrape() -> String {
     };
     let now = GatewaySnapshot {
         breakers: breakers::all(&policies),
-        servers: vec![ServerSnapshot { name, is_up: true, reconnects: 0, load }],
+        servers: vec![ServerSnapshot { name, is_up: true, reconnects: 0, load, chaos }],
         queued: Some(0),
         reloads: Some(reloads),
         audited: Some((0, 0)),
+        traced: Some(ExportCounts { exported: 0, dropped: 0 }),
     };
     scrape::text(&counts, &now, |_, tool| tool.to_owned())
 }

@@ -3,11 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use seawall::BreakerStatus;
+use seawall::{MetricsText, ToolSamples};
 
 use super::breakers::WatchedBreaker;
 use super::counts::{AuthzCounts, BOUNDS, Counters, Histogram, ToolCounts, UNKNOWN};
-use super::text::MetricsText;
 use crate::protocol::limits;
 use crate::reload::ReloadHistory;
 use crate::trace::ExportCounts;
@@ -108,43 +107,31 @@ fn resilience(
     counts: &Counters,
     breakers: &BTreeMap<String, WatchedBreaker>,
 ) {
-    text.family("retry_attempts_total", "counter", "Attempts of a call beyond the first.");
-    each(text, counts, |tool| tool.retries);
-    text.family(
-        "circuit_breaker_state",
-        "gauge",
-        "1 for the state that a circuit breaker is in, 0 for the others.",
-    );
+    let named: Vec<_> = counts
+        .each()
+        .map(|(server, tool, of)| ([("server", server), ("tool", tool)], of))
+        .collect();
+    let tools: Vec<_> = named
+        .iter()
+        .map(|(labels, of)| ToolSamples {
+            labels,
+            retries: of.retries,
+            fallbacks: &of.fallbacks,
+            degraded: of.degraded,
+        })
+        .collect();
     let mut seen = BTreeSet::new();
-    for entry in
-        breakers.values().filter(|entry| !entry.is_repeated && entry.tool.len() <= limits::LABEL)
-    {
-        let Some(breaker) = entry.breaker().filter(|_| seen.insert((&entry.server, &entry.tool)))
-        else {
-            continue;
-        };
-        let now = breaker.status();
-        for state in [BreakerStatus::Closed, BreakerStatus::HalfOpen, BreakerStatus::Open] {
-            let labels = [
-                ("server", entry.server.as_str()),
-                ("tool", &entry.tool),
-                ("state", &state.to_string()),
-            ];
-            text.sample(&labels, u8::from(state == now));
-        }
-    }
-    text.family("fallback_activated_total", "counter", "Calls that a fallback answered.");
-    for (server, tool, of) in counts.each() {
-        for (step, count) in &of.fallbacks {
-            text.sample(&[("server", server), ("tool", tool), ("step", step)], count);
-        }
-    }
-    text.family(
-        "graceful_degradation_total",
-        "counter",
-        "Calls to which an open breaker left only an explanation.",
-    );
-    each(text, counts, |tool| tool.degraded);
+    let states: Vec<_> = breakers
+        .values()
+        .filter(|entry| !entry.is_repeated && entry.tool.len() <= limits::LABEL)
+        .filter_map(|entry| {
+            let (server, tool) = (entry.server.as_str(), entry.tool.as_str());
+            let breaker = entry.breaker().filter(|_| seen.insert((server, tool)))?;
+            Some(([("server", server), ("tool", tool)], breaker.status()))
+        })
+        .collect();
+    let states: Vec<_> = states.iter().map(|(labels, now)| (&labels[..], *now)).collect();
+    text.resilience(&tools, &states);
 }
 
 fn calls(text: &mut MetricsText, counts: &Counters) {
