@@ -65,10 +65,10 @@ pub(crate) async fn start(places: &Places, is_wanted: impl Fn(&str) -> bool) -> 
     let relayed =
         Process::saying(Command::new(&places.side).arg("relay").arg(format!("http://{behind}")))?;
     targets.push(Target::new(RELAY, relayed.1, Some(relayed.0)));
-    let (process, address) = seawall(places, behind, "")?;
+    let (process, address) = seawall(places, SEAWALL, behind, "")?;
     targets.push(Target::new(SEAWALL, address, Some(process)));
     if is_wanted(MODERN) {
-        let (process, address) = seawall(places, behind, "")?;
+        let (process, address) = seawall(places, MODERN, behind, "")?;
         targets.push(Target { era: Era::Modern, ..Target::new(MODERN, address, Some(process)) });
     }
     let (authorizer, decides) = Process::saying(Command::new(&places.side).arg("authorizer"))?;
@@ -80,7 +80,7 @@ pub(crate) async fn start(places: &Places, is_wanted: impl Fn(&str) -> bool) -> 
         (REMEMBERED, format!("{asked}cache = \"1h\"\n")),
     ] {
         if is_wanted(name) {
-            let (process, address) = seawall(places, behind, &settings)?;
+            let (process, address) = seawall(places, name, behind, &settings)?;
             let target = Target::new(name, address, Some(process));
             targets.push(Target { token: Some(token.clone()), ..target });
         }
@@ -148,8 +148,14 @@ fn identity(places: &Places) -> Setup<(String, String)> {
     Ok((format!("{issuer}\njwks = {:?}\n", jwks.display().to_string()), token))
 }
 
-fn seawall(places: &Places, behind: SocketAddr, settings: &str) -> Setup<(Process, SocketAddr)> {
-    let config = places.scratch.join("seawall.toml");
+/// Each gateway has a file of its own: it would take what is written there for the next one.
+fn seawall(
+    places: &Places,
+    name: &str,
+    behind: SocketAddr,
+    settings: &str,
+) -> Setup<(Process, SocketAddr)> {
+    let config = places.scratch.join(format!("{name}.toml"));
     fs::write(
         &config,
         format!(
