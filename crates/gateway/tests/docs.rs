@@ -70,7 +70,7 @@ fn every_configuration_in_the_documents_loads() {
     }
     let own = [
         "github", "search", "github", "search", "memory", "files", "web", "time", "mail", "memory",
-        "memory",
+        "memory", "memory",
     ];
     let imported = ["time", "jira", "github"];
     assert_eq!(servers, [&own[..], &imported].concat());

@@ -52,6 +52,10 @@ fn values(part: &Json) -> String {
     match complete["type"].as_str() {
         Some("boolean") => "`true`, `false`".to_owned(),
         Some("integer") => format!("{} to {}", complete["minimum"], complete["maximum"]),
+        Some("number") if complete["minimum"].is_null() => {
+            format!("above {}, to {}", complete["exclusiveMinimum"], complete["maximum"])
+        }
+        Some("number") => format!("{} to {}", complete["minimum"], complete["maximum"]),
         Some("array") if complete["items"]["enum"].is_array() => format!("a list of {}", items()),
         Some("array") => "a list".to_owned(),
         Some("object") => "a table".to_owned(),

@@ -45,7 +45,7 @@ const META: [Row; 6] = [
 ];
 
 /// The variables that the program reads, and the one that it sets.
-const VARIABLES: [Row; 11] = [
+const VARIABLES: [Row; 13] = [
     ("SEAWALL_CONFIG", "every command", "the configuration to read where no `--config` is given"),
     (
         "SEAWALL_ADMIN_TOKEN",
@@ -75,6 +75,12 @@ const VARIABLES: [Row; 11] = [
     ),
     ("SEAWALL_DEBUG", "`run`, `serve`", "exactly `true`: every failure carries details"),
     ("GITNEXUS_DEBUG", "`run`, `serve`", "the same, if SEAWALL_DEBUG is not set"),
+    ("OTEL_SERVICE_NAME", "`run`, `serve`", "`[telemetry] service_name` where the file has none"),
+    (
+        "OTEL_RESOURCE_ATTRIBUTES",
+        "`run`, `serve`",
+        "what else every span and metric says of this process: `key=value,…`",
+    ),
     (
         "XDG_STATE_HOME",
         "`run`, `serve`, `explain`, `check`",
@@ -159,7 +165,8 @@ fn the_reference_of_the_variables_names_all_of_them() {
         "# Environment variables\n\n\
          Beside those that a configuration names (`${env:NAME}`). An empty variable is one that is not set. An input of\n\
          a client's file, `${input:ID}`, is read from `INPUT_ID`, in capitals. What\n\
-         a server's process gets: [configuration.md](../configuration.md).\n\n\
+         a server's process gets: [configuration.md](../configuration.md). With `[telemetry]` also OpenTelemetry's\n\
+         own `OTEL_EXPORTER_OTLP_*`: [telemetry.md](../telemetry.md).\n\n\
          This page is written by a test that finds every such variable in the sources\n\
          (`crates/gateway/tests/reference/named.rs`).\n\n\
          | variable | for | what it means |\n|---|---|---|\n",
