@@ -13,8 +13,6 @@ ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / "target/operate"
 PYPI = ["playwright==1.65.2", "schemathesis==4.32.5", "PyYAML==6.0.3"]
 NPM = ["axe-core@4.14.0"]
-# Metrics of hot reload, which the gateway does not write yet.
-COMING = ["seawall_config_reloads_total", "seawall_config_last_reload_successful"]
 
 
 def left_out(what, why):
