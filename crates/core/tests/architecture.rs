@@ -71,8 +71,11 @@ fn every_path_in_the_documents_for_newcomers_exists() {
 
 #[test]
 fn every_test_that_the_promises_and_requirements_name_exists() {
-    let sources: String =
-        files(&root().join("crates"), ".rs").iter().map(|path| read(path)).collect();
+    let sources: String = ["crates", "examples"]
+        .iter()
+        .flat_map(|folder| files(&root().join(folder), ".rs"))
+        .map(|path| read(&path))
+        .collect();
     let is_test = |name: &&str| name.matches('_').count() > 2 && !name.contains([' ', '.', '=']);
     for (page, least) in [("docs/promises.md", 10), ("docs/requirements.md", 200)] {
         let text = read(&root().join(page));

@@ -1,13 +1,8 @@
-//! Decides whether the example `issue_manager` keeps its promises: a real process, a real MCP
-//! client, real sockets.
-//!
-//! Cargo builds the example before it runs all tests of the package. If only this one is selected,
-//! it does not: `cargo build -p seawall --example issue_manager && cargo test -p seawall --test
-//! issue_manager`.
+//! Decides whether the server keeps its promises while GitHub fails: a real process, a real MCP
+//! client on stdio, real sockets. `whole.rs` shows HTTP, the operator's side and the queue.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on stops")]
 
-use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -349,7 +344,7 @@ async fn an_unknown_tool_is_a_protocol_error() {
     assert!(matches!(&error, ServiceError::McpError(error) if error.code.0 == -32602), "{error}");
 }
 
-/// The example in a process of its own, which ends with the test.
+/// The server in a process of its own, which ends with the test.
 struct Manager {
     client: RunningService<RoleClient, ()>,
     http: reqwest::Client,
@@ -360,15 +355,15 @@ struct Manager {
 
 impl Manager {
     async fn start() -> Self {
-        let mut command = Command::new(example());
-        command.env("ISSUE_MANAGER_PAUSE", "5ms").kill_on_drop(true);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_issue-manager"));
+        command.args(["--api", "imitation", "--pause", "5ms"]).kill_on_drop(true);
         let (process, stderr) =
             TokioChildProcess::builder(command).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(stderr.unwrap());
         let mut line = String::new();
         stderr.read_line(&mut line).await.unwrap();
-        assert!(line.starts_with("api http://"), "no address in {line:?}");
-        let api = line["api ".len()..].trim().to_owned();
+        let told: Value = serde_json::from_str(&line).unwrap();
+        let api = told["data"]["api"].as_str().unwrap().to_owned();
         let client = ().serve(process).await.unwrap();
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         Self { client, http, api, _stderr: stderr }
@@ -406,20 +401,6 @@ impl Manager {
     async fn count(&self, what: &str, route: &str) -> u64 {
         self.stats().await[what][route].as_u64().unwrap_or(0)
     }
-}
-
-/// `target/debug/examples/issue_manager`, seen from `target/debug/deps/issue_manager-1234`.
-fn example() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let profile = test.ancestors().nth(2).unwrap();
-    let example =
-        profile.join("examples").join(format!("issue_manager{}", std::env::consts::EXE_SUFFIX));
-    assert!(
-        example.is_file(),
-        "{} is missing; build it with `cargo build -p seawall --example issue_manager`",
-        example.display()
-    );
-    example
 }
 
 /// The first text block.

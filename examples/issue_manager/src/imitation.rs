@@ -1,4 +1,4 @@
-//! Decides how the stand-in for GitHub behaves: one repository in memory, and failures on request.
+//! Decides how the imitation of GitHub behaves: one repository in memory, and failures on request.
 //!
 //! `PUT /_faults` says what fails from now on, for example `{"outage": true}` or
 //! `{"faults": [{"status": 429, "retry_after": 1, "times": 2}]}`. `GET /_stats` counts, for each route, the
@@ -182,7 +182,8 @@ async fn search(State(api): State<Api>, Query(parameters): Parameters) -> Json<V
     let mut issues = api.lock().issues.clone();
     issues.retain(|issue| {
         let text = format!("{} {}", issue["title"], issue["body"]).to_lowercase();
-        query.split_whitespace().all(|word| text.contains(word))
+        // Qualifiers such as `is:issue` choose among what is not here.
+        query.split_whitespace().all(|word| word.contains(':') || text.contains(word))
     });
     issues.truncate(size);
     Json(json!({"items": issues}))
