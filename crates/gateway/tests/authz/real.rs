@@ -1,9 +1,12 @@
-//! Authorizers that we did not write: OpenFGA behind a bridge like CAIPE's, and Istio's server.
+//! Authorizers that we did not write: OpenFGA behind a bridge like CAIPE's, Istio's server, and
+//! Open Policy Agent.
 
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use seawall_testkit::authz::{Bridge, BridgeSettings, Istio, Jwks, Key, KeyKind, OpenFga, claims};
+use seawall_testkit::authz::{
+    Bridge, BridgeSettings, Istio, Jwks, Key, KeyKind, Opa, OpenFga, claims,
+};
 use serde_json::json;
 
 use crate::client::Client;
@@ -120,4 +123,25 @@ async fn istios_authorizer_decides_over_grpc_and_http() {
         assert_eq!(denied.status, 403, "{protocol}: {}", denied.text());
         assert!(denied.error().1.starts_with("HTTP 403 Forbidden: "), "{}", denied.text());
     }
+}
+
+#[tokio::test]
+async fn open_policy_agent_decides_on_the_resolved_call() {
+    let Some(opa) = Opa::start().await.unwrap() else { return };
+    let upstream = server().await;
+    let config =
+        format!("prefix = \"always\"\n[ext_authz]\nservice = {:?}\ntimeout = \"2s\"\n", opa.url());
+    let gateway = Gateway::serve_with(&config, &[Entry::url("gh", &upstream.url)]).await;
+    let client = Client::new(&gateway, "/mcp");
+    let session = client.session().await;
+    // The policy knows the server's own names only.
+    assert_eq!(text(&client.call(&session, "gh__echo", json!({"text": "x"})).await), "x");
+    let denied = client.call(&session, "gh__send_mail", json!({"to": "a"})).await;
+    assert_eq!(crate::failure(&denied)["code"], "DENIED");
+    assert!(text(&denied).contains("the policy lets nobody call this tool"), "{}", text(&denied));
+    opa.freeze().unwrap();
+    let away = client.call(&session, "gh__echo", json!({"text": "x"})).await;
+    assert_eq!(crate::failure(&away)["code"], "AUTHZ_UNAVAILABLE");
+    opa.thaw().unwrap();
+    assert_eq!(crate::calls(&upstream, "send_mail"), 0);
 }

@@ -23,7 +23,7 @@ pub use self::check::{Check, check_request, json_of_struct, struct_of_json};
 pub use self::http::{HttpAuthorizer, HttpCheck, HttpReply};
 pub use self::jwks::Jwks;
 pub use self::keys::{Key, KeyKind, Wicked, claims};
-pub use self::real::{Istio, OpenFga, Tuple, program};
+pub use self::real::{Istio, Opa, OpenFga, Tuple, program};
 pub use self::reply::Reply;
 pub use self::script::Act;
 
