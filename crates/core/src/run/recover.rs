@@ -148,6 +148,10 @@ impl<T: Clone> Run<'_, T> {
     }
 
     /// Whether no further attempt is allowed for the call.
+    pub(crate) fn has_left(&self) -> bool {
+        self.call.control.as_ref().is_some_and(|control| control.has_left())
+    }
+
     pub(crate) fn is_last(&self) -> bool {
         self.call.control.as_ref().is_some_and(|control| control.is_last())
     }

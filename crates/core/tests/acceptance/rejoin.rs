@@ -336,6 +336,23 @@ async fn a_second_intent_that_was_cancelled_takes_the_first_ones_answer_from_nob
     assert_eq!(world.executions(), 1);
 }
 
+/// Also where calls run on without their clients: it would be executed beside the one that its
+/// client makes when it comes back.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_sent_for_a_client_that_left_before_its_turn_came() {
+    let world = World::new();
+    let away = |_| Err(FailureSignals::transport(TransportFailure::Refused, "connection refused"));
+    let first = world.ends("create_issue", call(), away);
+    pass(ms(100)).await;
+    let gone = call();
+    let second = world.call("create_issue", gone.clone());
+    pass(ms(100)).await;
+    leave(&gone);
+    let tried = first.await.unwrap().attempts;
+    assert!(!report(&second.await.unwrap()).may_have_executed);
+    assert_eq!(world.executions(), tried);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_second_intent_takes_the_place_of_the_first_whose_client_has_gone() {
     for is_delivered in [true, false] {
