@@ -113,6 +113,8 @@ const GATHER: usize = 256;
 /// Values nested deeper than this are walked with a list instead of recursion: a caller's arguments
 /// must not overflow the stack.
 const DEEPEST: usize = 128;
+/// Up to this size every whole number is a float of its own.
+const EXACT: f64 = 9_007_199_254_740_992.0;
 /// UTF-8 never contains this byte, so two adjacent texts cannot run into each other.
 const END_OF_TEXT: u8 = 0xFF;
 
@@ -210,11 +212,18 @@ impl CanonicalWriter {
     }
 
     fn number(&mut self, number: &Number) {
-        // The kind separates 1 from 1.0, and an i64 from a u64 with the same bits.
+        // The kind separates an i64 from a u64 with the same bits. 1.0 is written as 1: JSON has
+        // one kind of number, and clients that repeat a call may write it either way.
         let (kind, bits) = match (number.as_i64(), number.as_u64(), number.as_f64()) {
             (Some(number), _, _) => (7, number.cast_unsigned()),
             (None, Some(number), _) => (8, number),
-            (None, None, number) => (9, number.unwrap_or_default().to_bits()),
+            (None, None, number) => match number.unwrap_or_default() {
+                number if number.fract() == 0.0 && number.abs() <= EXACT => {
+                    let whole = number as i64;
+                    (7, whole.cast_unsigned())
+                }
+                number => (9, number.to_bits()),
+            },
         };
         self.byte(kind);
         self.word(bits);
@@ -340,6 +349,20 @@ mod tests {
 
         assert_eq!(key(&long), key(&long));
         assert_ne!(key(&long), key(&format!("{}y", &long[1..])));
+    }
+
+    #[test]
+    fn a_whole_number_is_the_same_however_it_is_written() {
+        let keys = Keys::default();
+        let key = |text: &str| keys.key(&["s"], &serde_json::from_str::<Value>(text).unwrap());
+        for same in [["3", "3.0"], ["-2", "-2e0"], ["0", "-0.0"], ["100", "1e2"]] {
+            assert_eq!(key(same[0]), key(same[1]), "{same:?}");
+        }
+        for other in
+            [["3", "3.5"], ["3", "-3"], ["0.1", "0.2"], ["9007199254740993", "9007199254740992.0"]]
+        {
+            assert_ne!(key(other[0]), key(other[1]), "{other:?}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::Message;
 use super::edit::JsonObject;
@@ -15,7 +15,9 @@ pub(crate) fn read(raw: &[u8]) -> (Value, Option<Arc<str>>) {
     let read = serde_json::from_slice(raw);
     let is_kept = raw.is_empty() || (read.is_ok() && numbers(raw).all(is_exact));
     let written = (!is_kept).then(|| String::from_utf8_lossy(raw).into());
-    (read.unwrap_or_default(), written)
+    // Clients leave out what is empty, or write `null`: for servers it is the same call.
+    let read = Some(read.unwrap_or_default()).filter(|read: &Value| !read.is_null());
+    (read.unwrap_or_else(|| Value::Object(Map::new())), written)
 }
 
 /// Members of `_meta` that do not make a call another call: they say how it is answered, followed
@@ -133,6 +135,13 @@ mod tests {
         let tenant = of(r#"{"name":"t","_meta":{"progressToken":7,"x/tenant":"one"}}"#);
         assert_eq!(tenant.as_deref(), Some("x/tenant \"one\"\n"));
         assert_eq!(of(r#"{"name":"t","task":{"ttl":5}}"#).as_deref(), Some("task {\"ttl\":5}\n"));
+    }
+
+    #[test]
+    fn arguments_that_are_left_out_are_empty_ones() {
+        for none in ["", "null", "{}"] {
+            assert_eq!(read(none.as_bytes()), (Value::Object(Map::new()), None), "{none}");
+        }
     }
 
     #[test]
