@@ -229,16 +229,23 @@ impl ConnectionSupervisor {
         });
     }
 
-    /// Closes the connection once no call is in flight, or after the longest time a call may run
-    /// on.
+    /// Closes the connection once no call is in flight or waits for it to open, or after the longest
+    /// time a call may run on.
     pub(crate) async fn close_when_idle(&self) {
         let ends = Instant::now() + limits::LEFT_RUNNING;
-        // A call may have found this connection and not begun yet.
-        tokio::time::sleep(LOOK).await;
-        while Instant::now() < ends && self.now().is_some_and(|connection| connection.is_in_use()) {
+        // Two looks in a row: a call may have found this connection and not begun yet.
+        let mut idle_looks = 0;
+        while idle_looks < 2 && Instant::now() < ends {
             tokio::time::sleep(LOOK).await;
+            idle_looks = if self.is_needed() { 0 } else { idle_looks + 1 };
         }
         self.close().await;
+    }
+
+    /// Whether a call is in flight, or waits for the connection.
+    fn is_needed(&self) -> bool {
+        self.asked.waiting.load(Ordering::SeqCst) > 0
+            || self.now().is_some_and(|connection| connection.is_in_use())
     }
 
     /// Closes the connection for good.

@@ -83,6 +83,58 @@ async fn a_secret_that_is_rotated_in_its_file_is_sent_with_the_next_call() {
     assert!(!log.contains("second") && !log.contains("first"), "{log}");
 }
 
+/// Every change opens the server anew; a call that waits for it loses nothing, and its tool is not
+/// thought to be broken.
+#[tokio::test]
+async fn a_call_that_waits_for_its_server_outlasts_changes_of_the_server() {
+    let greetings = Arc::new(Semaphore::new(1));
+    let greets = Arc::clone(&greetings);
+    let server = Upstream::start(move |asked, mut tcp| {
+        let greets = Arc::clone(&greets);
+        async move {
+            if asked.is("initialize") {
+                greets.acquire().await.unwrap().forget();
+            }
+            write(&mut tcp, &honest(&asked)).await;
+        }
+    })
+    .await;
+    let greeted = || server.seen().iter().filter(|asked| asked.is("initialize")).count();
+    let text = |header: &str| {
+        format!(
+            "listen = \"127.0.0.1:0\"\n{ADMIN}[servers.gh]\nurl = {:?}\ntype = \"http\"\nheaders = {{ X-Other = {header:?} }}\n",
+            server.url
+        )
+    };
+    let (served, admin) = served(&text("1")).await;
+    let session = served.session("/mcp/gh").await;
+    replace(&served.config, &text("2"));
+    assert_eq!(reload(&admin).await.0, 200);
+    let answer = session.ask(1, "tools/call", call("create_issue"));
+    tokio::pin!(answer);
+    let changed = async {
+        until("it is greeted anew", async || greeted() == 2).await;
+        replace(&served.config, &text("3"));
+        assert_eq!(reload(&admin).await.0, 200);
+        until("and once more", async || greeted() == 3).await;
+    };
+    tokio::select! {
+        ended = &mut answer => panic!("it did not wait: {ended}"),
+        () = changed => {}
+    }
+    let waits = tokio::time::timeout(std::time::Duration::from_secs(1), &mut answer).await;
+    assert!(waits.is_err(), "it did not wait: {waits:?}");
+    greetings.add_permits(9);
+    let answer = answer.await;
+    assert!(answer["result"]["_meta"].get("seawall/failure").is_none(), "{answer}");
+    let breakers = admin.get("/resilience/breakers").await.1;
+    assert_eq!(
+        breakers["details"]["create_issue"]["failures"].as_u64().unwrap_or(0),
+        0,
+        "{breakers}"
+    );
+}
+
 #[tokio::test]
 async fn an_api_key_that_is_taken_away_opens_nothing_any_more() {
     let server = Faulty::start(|_, _, _| End::Text("well")).await;
