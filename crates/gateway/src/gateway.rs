@@ -172,11 +172,12 @@ impl Gateway {
     pub(crate) async fn change(&self, config: &Config) -> Result<ConfigChange, String> {
         let _one_at_a_time = self.changing.lock().await;
         let before = self.now();
-        let change = ConfigChange::between(&self.first, &before.config, config);
+        let next = change::until_restart(&self.first, &before.config, config);
+        let change = ConfigChange::between(&self.first, &before.config, &next, config);
         if change.is_nothing() {
             return Ok(change);
         }
-        let next = before.followed_by(config, &self.parts).map_err(|error| error.to_string())?;
+        let next = before.followed_by(&next, &self.parts).map_err(|error| error.to_string())?;
         let next = Arc::new(next);
         if self.is_one_client.load(Ordering::Acquire) {
             next.serve_one_client();

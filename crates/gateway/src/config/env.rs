@@ -55,7 +55,7 @@ fn read_file(
 ) -> Option<Vec<(String, String)>> {
     let path = scope.path(&scope.expand(file, problems)?);
     scope.depends_on(&path);
-    let variables = source::read_bounded(&path).and_then(|source| env_file::parse(&source.text));
+    let variables = source::read_regular(&path).and_then(|source| env_file::parse(&source.text));
     let lacking = |error| problems.lack(file.place.problem(format!("{} {error}", path.display())));
     variables.map_err(lacking).ok()
 }

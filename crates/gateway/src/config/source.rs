@@ -27,11 +27,15 @@ pub(super) enum FileFormat {
 }
 
 pub(super) fn read(path: &Path) -> Result<ConfigText, Problem> {
-    read_bounded(path).map_err(Problem::of_file)
+    // Behind `/dev/stdin` and a shell's `<(command)` is a pipe that somebody writes to. Any other
+    // pipe may have no writer: reading it would never end, and no change be seen again.
+    let is_inherited = path.starts_with("/dev") || path.starts_with("/proc");
+    let text = if is_inherited { read_bounded(path) } else { read_regular(path) };
+    text.map_err(Problem::of_file)
 }
 
 /// The file's text, or the problem with it, worded to follow the file's name.
-pub(super) fn read_bounded(path: &Path) -> Result<ConfigText, String> {
+fn read_bounded(path: &Path) -> Result<ConfigText, String> {
     let unreadable = |error| format!("cannot be read: {error}");
     read_file(File::open(path).map_err(unreadable)?)
 }
@@ -54,11 +58,11 @@ fn read_file(file: File) -> Result<ConfigText, String> {
     Ok(ConfigText { text, others_can_write })
 }
 
-/// Like [`read_bounded`], for a file that holds one value: regular files only. Opening a pipe would
-/// block, and a device has no end.
+/// Like [`read_bounded`], for regular files only. Opening a pipe would block, and a device has no
+/// end.
 pub(super) fn read_regular(path: &Path) -> Result<ConfigText, String> {
     let unreadable = |error| format!("cannot be read: {error}");
-    let not_regular = || "is not a regular file; name a file that holds the value".to_owned();
+    let not_regular = || "is not a regular file; name one that is".to_owned();
     // Opened non-blocking, so that a pipe cannot stall the gateway; then the open file's own type
     // is checked.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;

@@ -1,7 +1,8 @@
-//! Decides what a change of configuration is called: which servers and settings differ, and which
-//! of them need a restart.
+//! Decides what a change of configuration is called: which servers and settings differ, which of
+//! them need a restart, and that these stay as they are until then.
 
 use std::fmt;
+use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
@@ -25,16 +26,17 @@ pub(crate) struct ConfigChange {
 }
 
 impl ConfigChange {
-    /// The change from one configuration to another, of a gateway that was started with the first.
-    pub(super) fn between(first: &Config, old: &Config, new: &Config) -> Self {
+    /// The change from one configuration in force to the next, of a gateway that was started with
+    /// `first` and read `new`.
+    pub(super) fn between(first: &Config, old: &Config, next: &Config, new: &Config) -> Self {
         let mut change = Self { needs_restart: needs_restart(first, new), ..Self::default() };
         let found = |config: &Config, name: &str| -> Option<ServerConfig> {
             config.servers.iter().find(|server| server.name == name).cloned()
         };
-        for after in &new.servers {
+        for after in &next.servers {
             let list = match found(old, &after.name) {
                 None => &mut change.added,
-                Some(before) if old.startup != new.startup || !before.connects_like(after) => {
+                Some(before) if old.startup != next.startup || !before.connects_like(after) => {
                     &mut change.reopened
                 }
                 Some(before) if before != *after => &mut change.rules,
@@ -42,21 +44,21 @@ impl ConfigChange {
             };
             list.push(after.name.clone());
         }
-        let removed = old.servers.iter().filter(|before| found(new, &before.name).is_none());
+        let removed = old.servers.iter().filter(|before| found(next, &before.name).is_none());
         change.removed = removed.map(|server| server.name.clone()).collect();
         let order = |config: &Config| -> Vec<String> {
             config.servers.iter().map(|server| server.name.clone()).collect()
         };
         let is_moved =
-            change.added.is_empty() && change.removed.is_empty() && order(old) != order(new);
+            change.added.is_empty() && change.removed.is_empty() && order(old) != order(next);
         let token = |config: &Config| config.admin.as_ref().map(|admin| admin.token.clone());
         let sections = [
-            ("policies", old.rules != new.rules),
-            ("startup", old.startup != new.startup),
-            ("session_idle", old.session_idle != new.session_idle),
-            ("identity", old.identity != new.identity),
-            ("ext_authz", old.ext_authz != new.ext_authz),
-            ("admin.token", token(old) != token(new)),
+            ("policies", old.rules != next.rules),
+            ("startup", old.startup != next.startup),
+            ("session_idle", old.session_idle != next.session_idle),
+            ("identity", old.identity != next.identity),
+            ("ext_authz", old.ext_authz != next.ext_authz),
+            ("admin.token", token(old) != token(next)),
             ("the order of servers", is_moved),
         ];
         let changed = sections.into_iter().filter(|(_, is_changed)| *is_changed);
@@ -83,16 +85,46 @@ impl ConfigChange {
     }
 }
 
+/// A new configuration as a gateway can follow it that was started with `first` and now follows
+/// `before`: what needs a restart stays in force.
+pub(super) fn until_restart(first: &Config, before: &Config, new: &Config) -> Config {
+    let mut next = new.clone();
+    next.listen = first.listen;
+    next.store.clone_from(&first.store);
+    next.audit.clone_from(&first.audit);
+    next.telemetry.clone_from(&first.telemetry);
+    next.log.clone_from(&first.log);
+    next.grace = first.grace;
+    next.max_request = first.max_request;
+    next.answer_memory = first.answer_memory;
+    next.allowed_hosts.clone_from(&first.allowed_hosts);
+    next.allowed_origins.clone_from(&first.allowed_origins);
+    // The token stays with the address: without one, or with the weaker one that is enough on
+    // loopback, everybody could operate a gateway that is reached from elsewhere.
+    if admin_address(first) != admin_address(new) {
+        next.admin.clone_from(&before.admin);
+    }
+    // The address may be open to other machines because there is an identity. Without it everybody
+    // who reaches the address would use every server, and the sessions of others.
+    if first.identity.is_some() != new.identity.is_some() {
+        next.identity.clone_from(&before.identity);
+    }
+    next
+}
+
+fn admin_address(config: &Config) -> Option<SocketAddr> {
+    config.admin.as_ref().map(|admin| admin.listen)
+}
+
 /// Settings that differ from those the gateway was started with, and that it cannot change.
 fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
-    let admin = |config: &Config| config.admin.as_ref().map(|admin| admin.listen);
     let fixed = [
         ("listen", old.listen != new.listen),
         ("store", old.store != new.store),
         ("audit", old.audit != new.audit),
         ("telemetry", old.telemetry != new.telemetry),
         ("log", old.log != new.log),
-        ("admin.listen", admin(old) != admin(new)),
+        ("admin.listen", admin_address(old) != admin_address(new)),
         ("grace", old.grace != new.grace),
         ("max_request", old.max_request != new.max_request),
         ("answer_memory", old.answer_memory != new.answer_memory),

@@ -8,6 +8,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::admin_api::{ADMIN, AdminApi, TOKEN};
 use super::kit::{Served, Session, children, fixture, soon, until};
@@ -181,4 +182,73 @@ async fn a_token_of_the_admin_api_that_is_rotated_is_the_only_one() {
     until("the old one is refused", async || reload(&admin).await.0 == 403).await;
     let headers = [("x-api-key", "another-token-2002")];
     assert_eq!(admin.send(Method::POST, "/resilience/reload", &headers).await.0, 200);
+}
+
+/// What needs a restart is not half taken: who may reach the address was decided when it was opened.
+#[tokio::test]
+async fn an_identity_that_the_file_loses_stays_in_force_until_a_restart() {
+    let digest: String =
+        Sha256::digest("s3cret").iter().map(|byte| format!("{byte:02x}")).collect();
+    let identity = format!("[[identity.api_keys]]\nname = \"ci\"\nsha256 = {digest:?}\n");
+    let open = config(&["a", "b"]);
+    let (served, admin) = served(&(config(&["a"]) + &identity)).await;
+    let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
+    let known = [("authorization", "Bearer s3cret")];
+    let greeted = served.send(Method::POST, "/mcp", &known, hello).await;
+    let session = greeted.headers()["mcp-session-id"].to_str().unwrap();
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    let status = async |headers: &[(&str, &str)]| {
+        let version = ("mcp-protocol-version", "2025-11-25");
+        let headers = [headers, &[version, ("mcp-session-id", session)]].concat();
+        served.send(Method::POST, "/mcp", &headers, call).await.status().as_u16()
+    };
+    assert_eq!(status(&[]).await, 401);
+    for file in [open.clone(), open.replace(TOKEN, "another-token-2002")] {
+        replace(&served.config, &file);
+        until("the other changes are taken", async || {
+            admin.get("/resilience/reload").await.1["needsRestart"] == json!(["identity"])
+        })
+        .await;
+        assert_eq!(status(&[]).await, 401, "with the id of somebody's session, and no key");
+        assert_eq!(status(&[("authorization", "Bearer wrong")]).await, 401);
+        assert_eq!(status(&known).await, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_token_stays_with_the_address_that_waits_for_a_restart() {
+    let (served, admin) = served(&config(&["a"])).await;
+    let elsewhere = ADMIN.replace("127.0.0.1:0", "127.0.0.2:0").replace(TOKEN, "weak");
+    assert_ne!(elsewhere, ADMIN);
+    for file in [config(&["b"]).replace(ADMIN, &elsewhere), config(&["c"]).replace(ADMIN, "")] {
+        replace(&served.config, &file);
+        until("it waits", async || {
+            admin.get("/resilience/reload").await.1["needsRestart"] == json!(["admin.listen"])
+        })
+        .await;
+        assert_eq!(reload(&admin).await.0, 200, "the token is the old one");
+        assert_eq!(
+            admin.send(Method::POST, "/resilience/reload", &[("x-api-key", "weak")]).await.0,
+            403
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_pipe_in_the_place_of_the_file_is_refused_and_the_next_file_is_taken() {
+    let (served, admin) = served(&config(&["a"])).await;
+    std::fs::remove_file(&served.config).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&served.config).status().unwrap();
+    assert!(made.success());
+    until("it is refused", async || {
+        let told = admin.get("/resilience/reload").await.1;
+        told["error"].as_str().is_some_and(|error| error.contains("is not a regular file"))
+    })
+    .await;
+    replace(&served.config, &config(&["a", "b"]));
+    until("the next file is taken", async || {
+        admin.get("/resilience/reload").await.1["error"].is_null()
+    })
+    .await;
+    assert!(!pids(&admin, "b").await.is_null());
 }

@@ -47,7 +47,7 @@ fn a_value_is_read_from_a_regular_file_only() {
     {
         let why = arg(kit(), &format!("${{file:{name}}}")).unwrap_err();
         // Without a terminal there is no /dev/tty to open.
-        let is_told = why.contains("is not a regular file; name a file that holds the value");
+        let is_told = why.contains("is not a regular file; name one that is");
         assert!(is_told || (name == "/dev/tty" && why.contains("cannot be read")), "{why}");
     }
     for name in ["file", "link"] {
