@@ -13,7 +13,7 @@ const SMALLEST: usize = 64 * 1024;
 const LARGEST: usize = 64 * 1024 * 1024;
 
 /// The most files that `keep` may ask for.
-const MOST_FILES: u32 = 1000;
+pub(crate) const KEPT: u32 = 1000;
 
 /// How the audit log is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,9 +74,7 @@ pub(super) fn read(section: &ConfigField<'_>, problems: &mut Problems) -> RawAud
 fn keep(value: &ConfigField<'_>) -> Result<u32, Problem> {
     match value.count()? {
         0 => Err(value.place.problem("must be at least 1: the file before this one")),
-        count if count > MOST_FILES => {
-            Err(value.place.problem(format!("must be at most {MOST_FILES}")))
-        }
+        count if count > KEPT => Err(value.place.problem(format!("must be at most {KEPT}"))),
         count => Ok(count),
     }
 }

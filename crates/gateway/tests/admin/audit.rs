@@ -94,16 +94,34 @@ async fn a_line_that_is_changed_taken_out_or_cut_off_is_seen() {
     let all: Vec<&str> = text.lines().collect();
     let changed = text.replacen("\"answered\"", "\"denied\"", 1);
     let without = [&all[..2], &all[3..]].concat().join("\n") + "\n";
+    let denied = all[4].replace("\"answered\"", "\"denied\"");
+    let last_changed = [&all[..4], &[&*denied]].concat();
+    let overwritten = [&all[..2], &["xxxxxx"; 3]].concat();
     let shorter = all[..4].join("\n") + "\n";
-    for (tampered, more) in
-        [(changed, vec![]), (without, vec![]), (shorter, vec!["--contains", last.as_str()])]
-    {
+    for (tampered, more) in [
+        (changed, vec![]),
+        (without, vec![]),
+        (last_changed.join("\n") + "\n", vec![]),
+        (overwritten.join("\n") + "\n", vec![]),
+        (all[2..].join("\n") + "\n", vec![]),
+        (shorter, vec!["--contains", last.as_str()]),
+    ] {
         std::fs::write(&log, &tampered).unwrap();
         let found = verified(&log, &more).await;
         assert_eq!(found.status.code(), Some(1), "{tampered}\n{found:?}");
     }
     std::fs::write(&log, &text).unwrap();
     assert!(verified(&log, &["--contains", &last]).await.status.success());
+}
+
+#[tokio::test]
+async fn what_is_no_audit_log_is_not_called_whole() {
+    let (_folder, log) = file();
+    for text in ["root:x:0:0:root:/root:/bin/sh\n", "\u{1}\u{2}\n\n{}\n", "{\"n\":\n", "[1]\n"] {
+        std::fs::write(&log, text).unwrap();
+        let found = verified(&log, &[]).await;
+        assert_eq!(found.status.code(), Some(4), "{text:?}\n{found:?}");
+    }
 }
 
 #[tokio::test]
@@ -135,6 +153,28 @@ async fn the_chain_goes_on_over_a_kill_and_over_files() {
     assert!(report["files"].as_array().unwrap().len() > 1, "{report}");
     assert!(std::fs::metadata(&log).unwrap().len() <= 64 * 1024 + 8);
     assert!(std::fs::read_dir(folder.path()).unwrap().count() <= 3);
+    std::fs::remove_file(log.with_extension("jsonl.1")).unwrap();
+    let gap = verified(&log, &[]).await;
+    assert_eq!(gap.status.code(), Some(1), "a file was taken out from between: {gap:?}");
+}
+
+#[tokio::test]
+async fn a_log_that_is_moved_away_goes_on_in_a_new_file() {
+    let server = Faulty::start(|_, _, _| End::Text("well")).await;
+    let (folder, log) = file();
+    let served = Served::file("seawall.toml", &config(&server, &log, "")).await;
+    let session = served.session("/mcp/gh").await;
+    let call = async || {
+        session.ask(1, "tools/call", json!({"name": "get_issue", "arguments": {}})).await;
+    };
+    call().await;
+    until("the first line", async || lines(&log).len() == 1).await;
+    std::fs::rename(&log, folder.path().join("kept-elsewhere")).unwrap();
+    call().await;
+    until("a new file", async || lines(&log).len() == 1).await;
+    assert_eq!((&lines(&log)[0]["n"], &lines(&log)[0]["first"]), (&json!(2), &json!(true)));
+    let found = verified(&log, &[]).await;
+    assert!(found.status.success(), "{found:?}");
 }
 
 #[tokio::test]

@@ -19,6 +19,7 @@ use seawall::iso;
 use serde_json::{Map, Value, json};
 
 use crate::config::audit::{AuditArguments, AuditConfig};
+use crate::runtime::log::plain;
 use writer::{AuditJob, AuditWriter};
 
 /// Lines that may wait for the writer thread.
@@ -109,9 +110,10 @@ impl AuditedCall<'_> {
         let mut line = Map::new();
         let mut say = |key: &str, value: Value| line.insert(key.to_owned(), value);
         say("time", json!(iso(now())));
-        say("caller", json!(self.caller));
+        say("caller", json!(plain(&self.caller)));
         say("server", json!(self.server));
-        say("tool", json!(self.tool));
+        // A server's own word: whoever prints the log must not print its control characters.
+        say("tool", json!(plain(self.tool)));
         say("effect", json!(self.effect));
         say("outcome", json!(self.outcome));
         if let Some(code) = self.code {

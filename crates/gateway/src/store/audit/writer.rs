@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -104,13 +104,15 @@ impl AuditWriter {
         if lost > 0 {
             line.insert("missing".to_owned(), json!(lost));
         }
+        self.follow();
         let mut end = self.end.clone();
-        let text = end.next(line) + "\n";
-        let written =
-            self.make_room(text.len()).and_then(|()| self.file.write_all(text.as_bytes()));
+        let written = self.make_room(&line).and_then(|is_first| {
+            let text = end.next(line, is_first) + "\n";
+            self.file.write_all(text.as_bytes()).map(|()| text.len())
+        });
         match written {
-            Ok(()) => {
-                self.size += text.len() as u64;
+            Ok(bytes) => {
+                self.size += bytes as u64;
                 self.end = end;
                 if std::mem::take(&mut self.is_failing) {
                     log::line("the audit log is written again");
@@ -129,15 +131,46 @@ impl AuditWriter {
         }
     }
 
+    /// Goes on in a new file if somebody moved or removed this one, as programs that rotate logs
+    /// do.
+    fn follow(&mut self) {
+        let path = &self.settings.path;
+        let is_there = match (fs::metadata(path), self.file.metadata()) {
+            (Ok(there), Ok(own)) => (there.dev(), there.ino()) == (own.dev(), own.ino()),
+            (Err(error), _) => error.kind() != io::ErrorKind::NotFound,
+            (_, Err(_)) => true,
+        };
+        if is_there {
+            return;
+        }
+        let opened = open(path).and_then(|mut file| {
+            let size = file.metadata()?.len();
+            let is_cut_off = end_of(&mut file, size)?.1;
+            if is_cut_off {
+                file.write_all(b"\n").map(|()| (file, size + 1))
+            } else {
+                Ok((file, size))
+            }
+        });
+        if let Ok((file, size)) = opened {
+            let shown = path.display();
+            log::warn(&format!(
+                "the audit log {shown} was moved or removed; it goes on in a new file"
+            ));
+            (self.file, self.size) = (file, size);
+        }
+    }
+
     /// Takes back a line that was written in part.
     fn mend(&self) {
         let _next_time = self.file.set_len(self.size);
     }
 
-    /// Begins a new file if this one has no room for the line.
-    fn make_room(&mut self, bytes: usize) -> io::Result<()> {
-        if self.size == 0 || self.size + bytes as u64 <= self.settings.max_size {
-            return Ok(());
+    /// Begins a new file if this one has no room for the line; whether the line is its first.
+    fn make_room(&mut self, line: &Map<String, Value>) -> io::Result<bool> {
+        let bytes = self.end.clone().next(line.clone(), false).len() as u64 + 1;
+        if self.size == 0 || self.size + bytes <= self.settings.max_size {
+            return Ok(self.size == 0);
         }
         self.file.sync_data()?;
         let path = &self.settings.path;
@@ -149,6 +182,6 @@ impl AuditWriter {
         }
         fs::rename(path, earlier(path, 1))?;
         (self.file, self.size) = (open(path)?, 0);
-        Ok(())
+        Ok(true)
     }
 }
