@@ -25,38 +25,32 @@ pub(super) struct ClientFileArgs {
     /// Only this server; may be given more than once
     #[arg(long, value_name = "NAME")]
     server: Vec<String>,
-}
-
-/// What `install` can be told.
-#[derive(Args, Debug)]
-pub(super) struct InstallArgs {
-    #[command(flatten)]
-    target: ClientFileArgs,
-    /// What the client starts [default: the full path of this program]
+    /// What the client starts to reach Seawall [default: the full path of this program]
     #[arg(long, value_name = "PROGRAM")]
     command: Option<String>,
 }
 
 /// Puts Seawall before the servers of a client.
-pub(super) fn install(install: &InstallArgs) -> CommandEnd {
-    let command = install.command.clone().or_else(this_program);
-    let command = command
-        .ok_or((USAGE, "this program does not know its own path: give --command".to_owned()))?;
-    let given = install.command.as_ref().map(|command| format!(" --command {}", shell(command)));
-    run(
-        "install",
-        &given.unwrap_or_default(),
-        &install.target,
-        FileAction::Install { seawall: &command, path: &variable("PATH").unwrap_or_default() },
-    )
+pub(super) fn install(target: &ClientFileArgs) -> CommandEnd {
+    let path = variable("PATH").unwrap_or_default();
+    run("install", target, FileAction::Install { seawall: &program(target)?, path: &path })
 }
 
 /// Takes Seawall away from the servers of a client.
 pub(super) fn uninstall(target: &ClientFileArgs) -> CommandEnd {
-    run("uninstall", "", target, FileAction::Uninstall)
+    run("uninstall", target, FileAction::Uninstall { seawall: &program(target)? })
 }
 
-fn run(name: &str, given: &str, target: &ClientFileArgs, deed: FileAction<'_>) -> CommandEnd {
+/// The program that stands, or will stand, in the client's file.
+fn program(target: &ClientFileArgs) -> Result<String, (u8, String)> {
+    target
+        .command
+        .clone()
+        .or_else(this_program)
+        .ok_or((USAGE, "this program does not know its own path: give --command".to_owned()))
+}
+
+fn run(name: &str, target: &ClientFileArgs, deed: FileAction<'_>) -> CommandEnd {
     let home = variable("HOME").map(PathBuf::from);
     let path =
         clients::file(&target.file, Path::new(""), home.as_deref()).map_err(|why| (USAGE, why))?;
@@ -72,11 +66,10 @@ fn run(name: &str, given: &str, target: &ClientFileArgs, deed: FileAction<'_>) -
         shell(&target.file),
         target.server.iter().map(|name| format!(" --server {}", shell(name))),
     );
-    let rest = format!("{file}{}", servers.collect::<String>());
+    let given = target.command.as_ref().map(|command| format!(" --command {}", shell(command)));
+    let rest = format!("{file}{}{}", servers.collect::<String>(), given.unwrap_or_default());
     if !target.write {
-        out(&format!(
-            "\nNothing is written yet. To write it: seawall {name} {rest}{given} --write"
-        ));
+        out(&format!("\nNothing is written yet. To write it: seawall {name} {rest} --write"));
         return Ok(());
     }
     let copy = current.replace(&plan.text, plan.is_untouched).map_err(wrong)?;
@@ -93,11 +86,12 @@ fn run(name: &str, given: &str, target: &ClientFileArgs, deed: FileAction<'_>) -
 /// The plan for each server. Arguments are not shown: they may hold secrets.
 fn shown(path: &Path, plan: &FilePlan, deed: FileAction<'_>, writes: bool) -> String {
     let (changed, all) = (plan.changed(), counted(plan.servers.len(), "server"));
+    let s = if plan.servers.len() == 1 { "s" } else { "" };
     let does = match (deed, writes) {
-        (FileAction::Install { .. }, false) => "would start through Seawall",
-        (FileAction::Install { .. }, true) => "start through Seawall from now on",
-        (FileAction::Uninstall, false) => "would start without Seawall again",
-        (FileAction::Uninstall, true) => "start without Seawall again",
+        (FileAction::Install { .. }, false) => "would start through Seawall".to_owned(),
+        (FileAction::Install { .. }, true) => format!("start{s} through Seawall from now on"),
+        (FileAction::Uninstall { .. }, false) => "would start without Seawall again".to_owned(),
+        (FileAction::Uninstall { .. }, true) => format!("start{s} without Seawall again"),
     };
     let mut text = format!("{}: {changed} of {all} {does}\n", path.display());
     for ServerFate { name, project, line, then } in &plan.servers {

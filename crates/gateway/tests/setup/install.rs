@@ -158,7 +158,7 @@ async fn the_servers_that_claude_code_keeps_for_one_project_are_found() {
     let place = Place::new(".claude.json", &text);
     let written = place.seawall(&["install", "claude-code", "--write"]).await;
     assert_eq!(written.code, 0, "{}", written.err);
-    assert!(written.out.contains("1 of 1 server start through Seawall"), "{}", written.out);
+    assert!(written.out.contains("1 of 1 server starts through Seawall"), "{}", written.out);
     assert!(written.out.contains("fixture of /home/me/shop (line 1)"), "{}", written.out);
     let undone = place.seawall(&["uninstall", "claude-code", "--write"]).await;
     assert_eq!((undone.code, read(&place, ".claude.json")), (0, text), "{}", undone.err);

@@ -34,7 +34,21 @@ pub(crate) enum FileAction<'a> {
         path: &'a str,
     },
     /// Each server is started by its own command again.
-    Uninstall,
+    Uninstall {
+        /// The path of the Seawall program.
+        seawall: &'a str,
+    },
+}
+
+impl FileAction<'_> {
+    /// Whether a server starts through Seawall: by a program of that name, or by the program of
+    /// this action, whatever it is called.
+    fn is_done(self, start: &StartCommand<'_>) -> bool {
+        let (Self::Install { seawall, .. } | Self::Uninstall { seawall }) = self;
+        let is_named = Path::new(start.command()).file_stem().is_some_and(|stem| stem == "seawall");
+        (is_named || start.command() == seawall)
+            && start.args().first().and_then(ConfigNode::text) == Some("run")
+    }
 }
 
 /// The planned change of each server, and the new text of the file.
@@ -112,7 +126,7 @@ fn planned(
         return wrong(&format!("has no server {unknown:?}"));
     }
     let is_untouched =
-        !all().any(|(_, server)| StartCommand::of(server).is_ok_and(|start| is_ours(&start)));
+        !all().any(|(_, server)| StartCommand::of(server).is_ok_and(|start| deed.is_done(&start)));
     // `meant` is the tree after the change; the edited text must parse to exactly this tree.
     let mut meant = root.clone();
     let (mut fates, mut edits) = (Vec::new(), Vec::new());
@@ -194,12 +208,6 @@ enum ServerChange {
     Itself(String, usize, Option<Range<usize>>),
 }
 
-/// Whether a server starts through Seawall.
-fn is_ours(start: &StartCommand<'_>) -> bool {
-    Path::new(start.command()).file_stem().is_some_and(|stem| stem == "seawall")
-        && start.args().first().and_then(ConfigNode::text) == Some("run")
-}
-
 /// The change of a server's start command, or the reason why it stays.
 fn change(
     name: &str,
@@ -208,7 +216,7 @@ fn change(
     text: &str,
     format: FileFormat,
 ) -> Result<ServerChange, &'static str> {
-    match (deed, is_ours(start)) {
+    match (deed, deed.is_done(start)) {
         (FileAction::Install { .. }, true) => Err("starts through Seawall already"),
         (FileAction::Install { seawall, path }, false) => {
             // A name that begins with a dash would be taken for an option.
@@ -224,8 +232,8 @@ fn change(
                 words::of(start.command(), path),
             ))
         }
-        (FileAction::Uninstall, false) => Err("does not start through Seawall"),
-        (FileAction::Uninstall, true) => {
+        (FileAction::Uninstall { .. }, false) => Err("does not start through Seawall"),
+        (FileAction::Uninstall { .. }, true) => {
             let dashes = start.args().iter().position(|word| word.text() == Some("--"));
             let own = dashes.and_then(|at| Some((at + 2, start.args().get(at + 1)?.text()?)));
             let (gone, command) =

@@ -17,7 +17,10 @@ fn install(file: &str, text: &str) -> FilePlan {
 fn there_and_back(file: &str, text: &str, there: &str) {
     let installed = install(file, text);
     assert_eq!(installed.text, there);
-    assert_eq!(done(file, &installed.text, FileAction::Uninstall).text, text);
+    assert_eq!(
+        done(file, &installed.text, FileAction::Uninstall { seawall: "/bin/seawall" }).text,
+        text
+    );
     assert_eq!(install(file, &installed.text).changed(), 0, "it is done once");
 }
 
@@ -52,6 +55,18 @@ fn toml_is_changed_as_it_is_written_too() {
         "[mcp_servers]\nx = { command = \"a\", args = [ \"b\" ] }\n",
         "[mcp_servers]\nx = { command = \"/bin/seawall\", args = [ \"run\", \"--name\", \"x\", \"--\", \"a\", \"b\" ] }\n",
     );
+}
+
+#[test]
+fn a_program_of_another_name_is_taken_back_too() {
+    let text =
+        r#"{"mcpServers":{"d":{"command":"docker","args":["run","--name","d","--","img"]}}}"#;
+    let (seawall, path) = ("/opt/tools/gateway-wrap", "");
+    let installed = done("m.json", text, FileAction::Install { seawall, path });
+    assert_eq!(installed.changed(), 1, "docker is no Seawall, whatever its arguments");
+    let again = done("m.json", &installed.text, FileAction::Install { seawall, path });
+    assert_eq!(again.changed(), 0);
+    assert_eq!(done("m.json", &installed.text, FileAction::Uninstall { seawall }).text, text);
 }
 
 #[test]
@@ -105,7 +120,7 @@ fn a_server_without_arguments_gets_some_after_its_command() {
         format!("mcp_servers.a = {{command = \"/bin/seawall\", args = {words}}}")
     );
     assert_eq!(
-        done("mcp.json", &args(json), FileAction::Uninstall).text,
+        done("mcp.json", &args(json), FileAction::Uninstall { seawall: "/bin/seawall" }).text,
         json,
         "no arguments are none"
     );
@@ -122,7 +137,12 @@ fn who_had_no_arguments_has_none_again_and_who_had_an_empty_list_has_it_again() 
         "{\"mcpServers\": {\"a\": {\"args\": [\n  ], \"command\": \"x\"}}}",
     ] {
         assert_eq!(
-            done("mcp.json", &install("mcp.json", text).text, FileAction::Uninstall).text,
+            done(
+                "mcp.json",
+                &install("mcp.json", text).text,
+                FileAction::Uninstall { seawall: "/bin/seawall" }
+            )
+            .text,
             text
         );
     }
@@ -134,13 +154,18 @@ fn who_had_no_arguments_has_none_again_and_who_had_an_empty_list_has_it_again() 
         "[mcp_servers.a]\ncommand = \"x\"\nargs = []\n",
     ] {
         assert_eq!(
-            done("config.toml", &install("config.toml", text).text, FileAction::Uninstall).text,
+            done(
+                "config.toml",
+                &install("config.toml", text).text,
+                FileAction::Uninstall { seawall: "/bin/seawall" }
+            )
+            .text,
             text
         );
     }
     // The client has rewritten the file, each word on its own line.
     let pretty = "{\n  \"mcpServers\": {\n    \"a\": {\n      \"command\": \"seawall\",\n      \"args\": [\n        \"run\",\n        \"--\",\n        \"x\"\n      ]\n    }\n  }\n}";
-    let back = done("mcp.json", pretty, FileAction::Uninstall).text;
+    let back = done("mcp.json", pretty, FileAction::Uninstall { seawall: "/bin/seawall" }).text;
     assert_eq!(
         back,
         "{\n  \"mcpServers\": {\n    \"a\": {\n      \"command\": \"x\"\n    }\n  }\n}"
@@ -166,7 +191,8 @@ fn the_servers_of_single_projects_are_changed_too() {
         "{}",
         installed.text
     );
-    let back = done(".claude.json", &installed.text, FileAction::Uninstall);
+    let back =
+        done(".claude.json", &installed.text, FileAction::Uninstall { seawall: "/bin/seawall" });
     assert_eq!((back.text.as_str(), back.is_untouched), (text, false));
     let one = plan(
         Path::new(".claude.json"),
@@ -204,14 +230,15 @@ fn what_is_not_started_by_a_command_stays_as_it_is() {
     assert_eq!(why[..2], ["is remote: its client reaches it itself"; 2]);
     assert_eq!(why[2..6], ["has no plain command"; 4]);
     assert_eq!(why[6], "starts through Seawall already");
-    let uninstalled = done("mcp.json", text, FileAction::Uninstall);
+    let uninstalled = done("mcp.json", text, FileAction::Uninstall { seawall: "/bin/seawall" });
     assert_eq!((uninstalled.changed(), uninstalled.text.as_str()), (0, text));
 }
 
 #[test]
 fn what_was_set_by_hand_before_the_command_goes_with_seawall() {
     let text = r#"{"mcpServers": {"a": {"command": "/opt/seawall", "args": ["run", "--config", "p.toml", "--", "npx", "--", "-y"]}}}"#;
-    let uninstalled = done("mcp.json", text, FileAction::Uninstall).text;
+    let uninstalled =
+        done("mcp.json", text, FileAction::Uninstall { seawall: "/bin/seawall" }).text;
     assert_eq!(uninstalled, r#"{"mcpServers": {"a": {"command": "npx", "args": ["--", "-y"]}}}"#);
 }
 
@@ -296,7 +323,7 @@ proptest::proptest! {
             proptest::prop_assert!(args[at + 1..].iter().copied().eq(server["args"].as_array().unwrap()));
         }
         // A list that was empty is written on one line.
-        let back = done("m.json", &installed.text, FileAction::Uninstall).text;
+        let back = done("m.json", &installed.text, FileAction::Uninstall { seawall: "/bin/seawall" }).text;
         proptest::prop_assert_eq!(back, text);
     }
 }
