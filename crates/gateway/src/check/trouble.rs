@@ -218,6 +218,9 @@ fn failed(transport: &Transport, failure: &UpstreamFailure, seen: &Observations)
             ("protocol", "Is the path of its url right? Many servers are at /mcp or /sse.")
         }
         UpstreamFailure::Handshake(_) => ("protocol", "Is it an MCP server?"),
+        UpstreamFailure::Status { status: 300..400, .. } => {
+            ("http", "If you trust the address it redirects to, write that as its url.")
+        }
         UpstreamFailure::Status { .. } => ("http", log),
         _ => ("unreachable", log),
     };

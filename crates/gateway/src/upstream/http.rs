@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::connection::CallHeaders;
 use super::response::{self, ResponseEvents, body, is_plain, is_stream};
-use super::{Connection, UpstreamFailure, lost_session};
+use super::{Connection, UpstreamFailure, lost_session, redirect};
 use crate::protocol::build::{INVALID_PARAMS, INVALID_REQUEST};
 use crate::protocol::names::{Era, PROTOCOL_VERSION};
 use crate::protocol::server_info::ServerInfo;
@@ -43,6 +43,8 @@ const TELLING: usize = 64;
 pub struct HttpConnection {
     client: HttpClient,
     url: Uri,
+    /// Where the server answers instead, if it redirected the handshake there.
+    moved: OnceLock<Uri>,
     headers: HeaderMap,
     session: Mutex<Option<HeaderValue>>,
     agreed: OnceLock<(Era, HeaderValue)>,
@@ -57,7 +59,8 @@ impl HttpConnection {
     pub fn new(client: HttpClient, url: Uri, headers: HeaderMap, ended: CancellationToken) -> Self {
         let (session, agreed, telling) =
             (Mutex::new(None), OnceLock::new(), Semaphore::new(TELLING));
-        Self { client, url, headers, session, agreed, ended, telling }
+        let moved = OnceLock::new();
+        Self { client, url, moved, headers, session, agreed, ended, telling }
     }
 
     /// Notes the handshake: from now on requests carry the agreed protocol revision.
@@ -73,7 +76,7 @@ impl HttpConnection {
     fn request(&self, method: Method, accept: HeaderValue, body: Bytes) -> Request<Full<Bytes>> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
-        *request.uri_mut() = self.url.clone();
+        request.uri_mut().clone_from(self.moved.get().unwrap_or(&self.url));
         let headers = request.headers_mut();
         headers.insert(ACCEPT, accept);
         if let Some((Era::Legacy, version)) = self.agreed.get() {
@@ -90,7 +93,14 @@ impl HttpConnection {
         &self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, UpstreamFailure> {
-        response::send(&self.client, request).await
+        if self.agreed.get().is_some() {
+            return response::send(&self.client, request).await;
+        }
+        let (response, url) = redirect::send(&self.client, request).await?;
+        if response.status().is_success() && url != self.url {
+            let _once = self.moved.set(url);
+        }
+        Ok(response)
     }
 
     /// Sends one request and returns its answer; other messages on the answer's stream go to
@@ -221,6 +231,7 @@ impl HttpConnection {
         let http = Self {
             client: self.client.clone(),
             url: self.url.clone(),
+            moved: self.moved.clone(),
             headers: self.headers.clone(),
             session: Mutex::new(self.session()),
             agreed: self.agreed.clone(),

@@ -26,6 +26,7 @@ pub(crate) mod pipe;
 pub(crate) mod probe;
 pub(crate) mod processes;
 pub(crate) mod reconnect;
+mod redirect;
 pub(crate) mod reply;
 mod response;
 mod signals;

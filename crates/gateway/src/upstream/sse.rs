@@ -15,7 +15,7 @@ use http_body_util::Full;
 use super::endpoint;
 use super::pipe::{self, PipeMessage, PipeWriter};
 use super::response::{self, ResponseEvents};
-use super::{Connection, Server, UpstreamFailure, Wire};
+use super::{Connection, Server, UpstreamFailure, Wire, redirect};
 use crate::protocol::{Id, Message, MessageKind, limits};
 use crate::runtime::http_client::HttpClient;
 use crate::upstream::call::ClientSink;
@@ -63,7 +63,7 @@ async fn stream(
 ) -> Result<(ResponseEvents, Uri), UpstreamFailure> {
     let mut get = request(Method::GET, url, headers, Bytes::new());
     get.headers_mut().insert(ACCEPT, STREAM);
-    let response = response::send(client, get).await?;
+    let (response, url) = redirect::send(client, get).await?;
     if !response.status().is_success() {
         return Err(response::refusal(response).await.0);
     }
@@ -75,7 +75,7 @@ async fn stream(
     let mut events = ResponseEvents::new(response.into_body());
     while let Some(event) = events.next().await? {
         if event.event == "endpoint" {
-            return Ok((events, endpoint::of(url, &event.data)?));
+            return Ok((events, endpoint::of(&url, &event.data)?));
         }
         if event.is_message() {
             return Err(UpstreamFailure::Handshake(
@@ -146,7 +146,7 @@ impl SsePosts {
     async fn post(&self, message: Bytes) {
         let mut post = request(Method::POST, &self.endpoint, &self.headers, message.clone());
         post.headers_mut().insert(CONTENT_TYPE, JSON);
-        let response = response::send(&self.client, post).await;
+        let response = redirect::send(&self.client, post).await.map(|(response, _)| response);
         if let (Ok(_), Some(connection)) = (&response, self.connection.upgrade()) {
             connection.hear();
         }

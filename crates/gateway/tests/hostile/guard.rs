@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use crate::kit::client::{modern_begin, modern_headers, modern_request};
+use crate::kit::client::{initialize, modern_begin, modern_headers, modern_request};
 use crate::kit::http::{raw, whole};
 use crate::kit::upstream::{answer, honest, response, write};
 use crate::kit::{Entry, Gateway, Legacy, Upstream, failure, http, text};
@@ -190,6 +190,42 @@ async fn a_redirect_is_not_followed() {
         gateway.stop().await;
     }
     assert_eq!(target.seen().len(), 0, "the gateway went where a server sent it");
+}
+
+#[tokio::test]
+async fn a_handshake_follows_a_redirect_within_its_origin_and_names_one_to_another() {
+    let other = Upstream::start(async |asked, mut tcp| {
+        write(&mut tcp, &honest(&asked)).await;
+    })
+    .await;
+    let elsewhere = other.url.clone();
+    let upstream = Upstream::start(move |asked, mut tcp| {
+        let location = match asked.head.split(' ').nth(1) {
+            Some("/mcp") => Some("/mcp/".to_owned()),
+            Some("/away") => Some(elsewhere.clone()),
+            _ => None,
+        };
+        let redirected = location
+            .map(|to| response("307 Temporary Redirect", &format!("location: {to}\r\n"), b""));
+        async move {
+            write(&mut tcp, &redirected.unwrap_or_else(|| honest(&asked))).await;
+        }
+    })
+    .await;
+    let away = upstream.url.replace("/mcp", "/away");
+    let gateway = Gateway::serve(&[Entry::url("a", &upstream.url), Entry::url("b", &away)]).await;
+    let client = Legacy::connect(&gateway, "/mcp/a").await;
+    client.works("echo").await;
+    let calls = upstream.seen().into_iter().filter(|asked| asked.tool() == "echo");
+    let paths: Vec<String> =
+        calls.map(|asked| asked.head.split(' ').nth(1).unwrap_or_default().to_owned()).collect();
+    assert_eq!(paths, ["/mcp/"], "only the handshake takes the way round");
+
+    let refused = http::post(gateway.address, "/mcp/b", &[], initialize().to_string()).await;
+    let refused = refused.text();
+    assert!(refused.contains(&format!("it redirects to {}", other.url)), "{refused}");
+    assert_eq!(other.seen().len(), 0, "the gateway went where a server sent it");
+    gateway.stop().await;
 }
 
 #[tokio::test]
