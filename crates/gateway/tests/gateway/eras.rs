@@ -41,6 +41,22 @@ async fn a_legacy_client_is_asked_what_a_modern_server_wants_to_know() {
     }
 }
 
+/// It may not know the method and never answer.
+#[tokio::test]
+async fn a_client_that_takes_no_questions_is_asked_none_and_the_server_is_told() {
+    for (name, method) in
+        [("test_input_required_result_multi_round", "elicitation"), ("test_sampling", "sampling")]
+    {
+        let mut wrapped = fixture("legacy");
+        wrapped.initialize(json!({"roots": {}})).await;
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": {"prompt": "?"}}});
+        wrapped.send(&call.to_string()).await;
+        let answer = wrapped.message().await;
+        assert_eq!(answer["id"], 1, "{answer}");
+        assert!(answer.to_string().contains(method), "{answer}");
+    }
+}
+
 #[tokio::test]
 async fn a_modern_client_gets_a_legacy_servers_questions_as_a_result() {
     for era in ["legacy", "modern"] {

@@ -9,7 +9,8 @@ use seawall::Question;
 
 use super::{ClientQuestion, Session};
 use crate::client::stream::ClientStream;
-use crate::protocol::{Message, edit};
+use crate::protocol::Message;
+use crate::protocol::edit::{self, JsonObject};
 use crate::upstream::Connection;
 use crate::upstream::call::ClientSink;
 
@@ -64,6 +65,10 @@ impl ClientSink for SessionSink {
         else {
             return connection.refuse(&question, "the client is gone");
         };
+        if let Some(capability) = undeclared(&session, question.method()) {
+            let why = format!("the client did not declare the capability {capability}");
+            return connection.refuse(&question, &why);
+        }
         connection.note_private();
         if Arc::ptr_eq(&self.stream, &session.general) && session.holds_back(connection, &question)
         {
@@ -114,4 +119,18 @@ impl ClientSink for SessionSink {
     fn is_open(&self) -> bool {
         self.stream.is_read()
     }
+}
+
+/// The capability that a question needs, if the client has not declared it in its handshake. Such a
+/// client may never answer.
+fn undeclared(session: &Session, method: &str) -> Option<&'static str> {
+    let capability = match method {
+        "sampling/createMessage" => "sampling",
+        "elicitation/create" => "elicitation",
+        "roots/list" => "roots",
+        _ => return None,
+    };
+    let initialize = JsonObject::of(&session.handshake.get()?.initialize);
+    let declared = JsonObject::of(initialize.get("capabilities").unwrap_or(b"{}"));
+    declared.get(capability).is_none().then_some(capability)
 }

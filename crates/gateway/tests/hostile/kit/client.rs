@@ -20,7 +20,7 @@ pub(crate) struct Legacy {
 }
 
 pub(crate) fn initialize() -> Value {
-    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}},
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}, "roots": {}},
         "clientInfo": {"name": "hostile", "version": "1"}});
     json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
 }
