@@ -198,6 +198,11 @@ const FACTS: &[Rule] = &[
     ),
     rule("garbage", &[Test::Transport(&[TransportFailure::Garbage])], transient(Cause::Misbehaved)),
     rule(
+        "too large an answer",
+        &[Test::Transport(&[TransportFailure::TooLarge])],
+        permanent(Cause::Misbehaved),
+    ),
+    rule(
         "starting",
         &[Test::Transport(&[TransportFailure::Starting])],
         transient(Cause::Starting).not_executed(),

@@ -27,6 +27,8 @@ pub enum TransportFailure {
     Lost,
     /// The peer broke the protocol.
     Garbage,
+    /// The answer is larger than the transport takes; the same request has the same answer again.
+    TooLarge,
     /// The server is being started: nothing was sent.
     Starting,
     /// The server could not be reached, and the connection is tried again later: nothing was sent.

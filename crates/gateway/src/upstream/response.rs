@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 
-use super::{UpstreamFailure, beginning};
+use super::{UpstreamFailure, beginning, redirect};
 use crate::protocol::lines::fitted;
 use crate::protocol::{Message, Reject, limits, sse};
 use crate::runtime::http_client::HttpClient;
@@ -77,13 +77,14 @@ pub(super) async fn body(
 pub(super) async fn refusal(response: Response<Incoming>) -> (UpstreamFailure, Option<Message>) {
     let status = response.status().as_u16();
     let retry_after = retry_after(response.headers());
+    let redirect = redirect::named(status, response.headers());
     let body = body(response, limits::SSE_FIELD).await.unwrap_or_default();
     let message = Message::parse(body.clone()).ok();
     let text = match &message {
         Some(message) => {
             message.field_text("message").map(|text| text.into_owned()).unwrap_or_default()
         }
-        None => String::from_utf8_lossy(&body).into_owned(),
+        None => redirect.unwrap_or_else(|| String::from_utf8_lossy(&body).into_owned()),
     };
     (UpstreamFailure::Status { status, text: beginning(&text), retry_after }, message)
 }

@@ -6,6 +6,7 @@ use http::StatusCode;
 use seawall::{Disposition, FailureSignals, Sent, TransportFailure};
 
 use super::UpstreamFailure;
+use crate::protocol::Reject;
 
 impl UpstreamFailure {
     /// The facts of this failure.
@@ -38,6 +39,10 @@ impl UpstreamFailure {
                     .with_body(text.clone())
                     .with_retry_after(retry_after.as_deref(), SystemTime::now())
             }
+            Self::Broken(Reject::Size(_)) => FailureSignals::transport(
+                TransportFailure::TooLarge,
+                format!("{self}, the most that passes; ask it for less"),
+            ),
             Self::Broken(_) => {
                 FailureSignals::transport(TransportFailure::Garbage, self.to_string())
             }
@@ -118,7 +123,6 @@ mod tests {
     use seawall::{Cause, Classifier, Disposition, Failure};
 
     use super::*;
-    use crate::protocol::Reject;
 
     fn status(status: u16, text: &str, retry_after: Option<&str>) -> UpstreamFailure {
         UpstreamFailure::Status {
@@ -195,6 +199,7 @@ mod tests {
             (status(503, "", None), (Misbehaved, Transient, Maybe, Transient)),
             (status(429, "", Some("7")), (RateLimited, Transient, Never, Transient)),
             (Of::Broken(Reject::Shape("x")), (Misbehaved, Transient, Maybe, Transient)),
+            (Of::Broken(Reject::Size(16 << 20)), (Misbehaved, Permanent, Maybe, Permanent)),
             (Of::Silent(Duration::from_secs(1)), (Timeout, Transient, Maybe, Transient)),
             (Of::Handshake("no".to_owned()), (Unavailable, Permanent, Never, Permanent)),
             (terminated, (Network, Transient, Never, Transient)),
