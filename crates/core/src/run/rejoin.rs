@@ -60,9 +60,9 @@ impl<T: Clone> Ledger<T> {
                     let age = (following.gets == FollowerGets::Answer).then_some(Duration::ZERO);
                     return Err(Box::new(Rejoined { outcome, age }));
                 }
-                // Nothing was sent for this call, and nothing is for a client that has left: it makes
-                // the call again if it still wants it, and this one would be executed beside that.
-                // The first call's outcome is not meant for it either.
+                // Nothing was sent for this call, and nothing is for a client that has left: it
+                // makes the call again if it still wants it, and this one would be executed
+                // beside that. The first call's outcome is not meant for it either.
                 Ok(_) if run.is_last() || run.has_left() => {
                     let outcome = run.not_sent(following.gets);
                     return Err(Box::new(Rejoined { outcome, age: None }));

@@ -22,10 +22,14 @@ pub(crate) fn read(raw: &[u8]) -> (Value, Option<Arc<str>>) {
 
 /// Members of `_meta` that do not make a call another call: they say how it is answered, followed
 /// and traced.
-const ABOUT_THE_MESSAGE: [&str; 6] =
-    ["progressToken", "traceparent", "tracestate", "baggage", "debug", "claudecode/toolUseId"];
+const ABOUT_THE_MESSAGE: [&str; 5] =
+    ["progressToken", "traceparent", "tracestate", "baggage", "debug"];
 /// Prefixes of `_meta` names with the same meaning.
 const PREFIXES: [&str; 2] = ["io.modelcontextprotocol/", "seawall/"];
+/// The last words of names under which clients number their messages (`vscode.requestId`,
+/// `claudecode/toolUseId`): a repeat has another number and is the same call all the same.
+const NUMBERS_OF_MESSAGES: [&str; 7] =
+    ["requestid", "tooluseid", "toolcallid", "callid", "messageid", "invocationid", "timestamp"];
 
 /// The parts of a `tools/call` beside its name and arguments, if it has any: calls that differ in
 /// them are not identical. `None` for other methods.
@@ -49,12 +53,21 @@ pub(crate) fn context(request: &Message) -> Option<Arc<str>> {
     }
     let meta = JsonObject::of(params.get("_meta").unwrap_or(b"{}"));
     let is_about_the_message = |name: &str| {
-        ABOUT_THE_MESSAGE.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        ABOUT_THE_MESSAGE.contains(&name)
+            || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+            || numbers_messages(name)
     };
     for name in meta.names().filter(|name| !is_about_the_message(name)) {
         say(&name, meta.get(&name).unwrap_or_default());
     }
     (!said.is_empty()).then(|| String::from_utf8_lossy(&said).into())
+}
+
+/// Whether a name of `_meta` holds a message's own number.
+fn numbers_messages(name: &str) -> bool {
+    let last = name.rsplit(['/', '.', ':']).next().unwrap_or_default();
+    let last = last.replace(['-', '_'], "").to_ascii_lowercase();
+    NUMBERS_OF_MESSAGES.contains(&&*last)
 }
 
 /// The parts outside of strings that look like numbers. Most bytes are inside strings, so strings
@@ -129,6 +142,7 @@ mod tests {
             r#"{"name":"t"}"#,
             r#"{"name":"t","arguments":{"a":1},"_meta":{}}"#,
             r#"{"name":"t","_meta":{"progressToken":7,"traceparent":"00-1","io.modelcontextprotocol/clientInfo":{}}}"#,
+            r#"{"name":"t","_meta":{"claudecode/toolUseId":"t1","vscode.requestId":"r1","x/message_id":2}}"#,
         ] {
             assert_eq!(of(plain), None, "{plain}");
         }
