@@ -153,6 +153,9 @@ pub struct Failure {
     pub too_large: bool,
 }
 
+/// The end of the message that holds back a write whose server may still execute it.
+pub(crate) const MAY_STILL_RUN: &str = "and may still be running";
+
 /// The message when the local rate limiter lets no attempt begin.
 pub(crate) const RATE_IS_USED_UP: &str = "the server's rate is used up";
 /// The message when a pause that a server asked for lets no attempt begin.
@@ -193,6 +196,11 @@ impl Failure {
     /// The failure of a call whose breaker an operator holds open.
     pub(crate) fn switched_off() -> Self {
         Self::local(Cause::Unavailable, None, SWITCHED_OFF)
+    }
+
+    /// Whether the call is held back for an identical write that its server may still execute.
+    pub(crate) fn waits_for_a_running_write(&self) -> bool {
+        self.cause == Cause::Uncertain && self.message.ends_with(MAY_STILL_RUN)
     }
 
     /// Whether an operator, not the server, ended the call.

@@ -228,6 +228,12 @@ impl Situation<'_> {
         };
         let left = whole_seconds(self.failure.retry_after.unwrap_or_default());
         let (tool, message) = (self.tool, &self.failure.message);
+        if self.failure.waits_for_a_running_write() {
+            let reader = self.verify.unwrap_or("A read of the same server");
+            return format!(
+                "{tool} was not sent: {message}. {reader} can show whether it took effect, once it has ended. In {left}s it is sent again."
+            );
+        }
         format!("{tool} was not sent: {message}. {look} {left}s, it is sent again.")
     }
 

@@ -8,7 +8,7 @@ use crate::admit::ledger::uncertain::HeldBack;
 use crate::model::answer::Outcome;
 use crate::model::duration::about;
 use crate::model::effect::Effect;
-use crate::model::failure::{Cause, Failure, QUEUE_IS_SILENT, Sent};
+use crate::model::failure::{Cause, Failure, MAY_STILL_RUN, QUEUE_IS_SILENT, Sent};
 use crate::model::policy::loops::LoopMode;
 use crate::registry::durable::{EarlierWrite, NotQueued, WriteFate};
 use crate::report::event::Event;
@@ -165,7 +165,11 @@ impl<T: Clone> Run<'_, T> {
     /// Refuses the call: the same write may have been executed, and the client has not checked
     /// since.
     fn hold_back(&self, held: &HeldBack) -> Failure {
-        let words = format!("the same call may have been executed {} ago", about(held.age));
+        let age = about(held.age);
+        let words = match held.still_runs {
+            true => format!("the same call may have been executed {age} ago {MAY_STILL_RUN}"),
+            false => format!("the same call may have been executed {age} ago"),
+        };
         Failure { sent: Sent::Maybe, ..self.refuse(Cause::Uncertain, Some(held.left), words) }
     }
 
@@ -193,9 +197,9 @@ impl<T: Clone> Run<'_, T> {
                     format!("the same call, queued as {id}, was executed {} ago", about(ago));
                 Failure { sent: Sent::Yes, ..self.refuse(Cause::Uncertain, Some(left), words) }
             }),
-            WriteFate::Uncertain(age) => {
-                left(age).map(|left| self.hold_back(&HeldBack { age, left, is_queued: false }))
-            }
+            WriteFate::Uncertain(age) => left(age).map(|left| {
+                self.hold_back(&HeldBack { age, left, is_queued: false, still_runs: false })
+            }),
             WriteFate::NotExecuted => None,
         }
     }

@@ -42,6 +42,8 @@ pub(crate) struct Run<'a, T> {
     may_have_acted: Flag,
     /// … and repeating it would execute it again.
     must_not_act_again: Flag,
+    /// … and the server may still be executing it: nothing shows that it is done.
+    may_still_run: Flag,
     /// The end of the call was reported.
     is_told: Flag,
     /// Time may have passed since the call started.
@@ -81,6 +83,7 @@ impl<'a, T> Run<'a, T> {
             attempts: Count::default(),
             may_have_acted: Flag::default(),
             must_not_act_again: Flag::default(),
+            may_still_run: Flag::default(),
             is_told: Flag::default(),
             waited: Flag::default(),
             own_affair: Flag::default(),
@@ -202,6 +205,9 @@ impl<'a, T> Run<'a, T> {
         if failure.may_have_executed(effect) {
             self.may_have_acted.set();
             self.note_cut(effect);
+            if failure.cause == Cause::Timeout {
+                self.may_still_run.set();
+            }
         }
         let line = format!(
             "attempt {attempt}: {} ({})",
@@ -224,7 +230,14 @@ impl<'a, T> Run<'a, T> {
             (self.must_not_act_again(), self.tool.policy.uncertain_write_hold)
         {
             let uncertain = &self.pipeline.gatekeeper.ledger.uncertain;
-            uncertain.note(self.ledger_key(), self.who(), &self.tool.server.name, lasts);
+            let still_runs = self.may_still_run.is_set();
+            uncertain.note(
+                self.ledger_key(),
+                self.who(),
+                &self.tool.server.name,
+                lasts,
+                still_runs,
+            );
         }
     }
 

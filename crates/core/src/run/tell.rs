@@ -225,7 +225,10 @@ impl<T: Clone> Run<'_, T> {
         let uncertain = &self.pipeline.gatekeeper.ledger.uncertain;
         match outcome {
             Outcome::Live(value) => {
-                let has_looked = self.tool.policy.effect == Effect::ReadOnly && self.attempts() > 0;
+                // An answer that no client is there to read shows nobody anything.
+                let is_read = !self.call.control.as_ref().is_some_and(|call| call.has_left());
+                let is_look = self.tool.policy.effect == Effect::ReadOnly && self.attempts() > 0;
+                let has_looked = is_look && is_read;
                 if !uncertain.is_empty() && has_looked && self.error_text(value).is_none() {
                     uncertain.looked(self.who(), &self.tool.server.name, self.started);
                 }

@@ -1,6 +1,8 @@
 //! A write that may have been executed is not sent again before somebody looked, or some time
 //! passed.
 
+use std::sync::Arc;
+
 use super::kit::*;
 use seawall::*;
 use serde_json::{Value, json};
@@ -52,6 +54,37 @@ async fn a_write_that_may_have_run_is_not_sent_again_before_somebody_looked() {
 
     tools.call("list_issues", nothing(), Script::healthy().send()).await;
     assert_eq!(repeated(&tools, &script).await, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_shows_nothing_of_a_write_that_timed_out_and_may_still_run() {
+    let (tools, script) = (
+        caller(&env(0.0)),
+        Script::failing([FailureSignals::transport(TransportFailure::Timeout, "no answer")]),
+    );
+    tools.call("create_issue", title("a"), script.send()).await;
+    advance(secs(1)).await;
+    tools.call("list_issues", nothing(), Script::healthy().send()).await;
+    let answer = tools.call("create_issue", title("a"), script.send()).await;
+    assert_eq!(
+        report(&answer).message,
+        "create_issue was not sent: the same call may have been executed 1s ago and may still be running. list_issues can show whether it took effect, once it has ended. In 59s it is sent again."
+    );
+    assert_eq!(script.executions(), 1);
+    advance(secs(59)).await;
+    assert_eq!(repeated(&tools, &script).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_no_client_reads_is_no_look() {
+    let (tools, script) = in_doubt().await;
+    let control = Arc::new(CallControl::default());
+    let left = Call { control: Some(Arc::clone(&control)), ..nothing().into() };
+    control.leave();
+    tools.call("list_issues", left, Script::healthy().send()).await;
+    assert_eq!(repeated(&tools, &script).await, 1);
+    tools.call("list_issues", nothing(), Script::healthy().send()).await;
+    assert_eq!(repeated(&tools, &script).await, 2);
 }
 
 #[tokio::test(start_paused = true)]

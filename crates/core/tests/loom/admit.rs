@@ -91,7 +91,7 @@ fn a_mark_wiped_by_two_takes_no_other_along() {
 }
 
 fn note(doubts: &uncertain::UncertainWrites, key: CallKey) {
-    doubts.note(key, (&"caller".into(), &"session".into()), &"server".into(), 10 * SECOND);
+    doubts.note(key, (&"caller".into(), &"session".into()), &"server".into(), 10 * SECOND, false);
 }
 
 #[test]

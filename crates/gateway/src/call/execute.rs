@@ -272,8 +272,9 @@ impl Execution {
                 Outcome::Live(_) | Outcome::ToolError(_) | Outcome::Served(_) => WriteEnd::Answered,
             });
         }
-        let has_looked =
+        let is_look =
             self.policy.tool.policy().effect == Effect::ReadOnly && !self.asked.session.is_empty();
+        let has_looked = is_look && !self.call.control.has_left();
         if has_looked
             && matches!(outcome, Outcome::Live(answer) if answer.kind() == MessageKind::Result)
         {

@@ -54,14 +54,14 @@ fn strangers_cannot_fill_it_and_it_empties_itself() {
     let (doubts, session) = (UncertainWrites::new(clock.clone()), "s".into());
     let key = |n: usize| keys.key(&["t"], &json!(n));
     for n in 0..MOST * 2 {
-        doubts.note(key(n), (&"me".into(), &session), &"gh".into(), Duration::from_secs(60));
+        doubts.note(key(n), (&"me".into(), &session), &"gh".into(), Duration::from_secs(60), false);
     }
     assert_eq!(doubts.check(&session, || key(MOST - 1)), None, "the oldest gave way");
     clock.advance(Duration::from_secs(20));
     let (age, left) = (Duration::from_secs(20), Duration::from_secs(40));
     assert_eq!(
         doubts.check(&session, || key(MOST)),
-        Some(HeldBack { age, left, is_queued: false })
+        Some(HeldBack { age, left, is_queued: false, still_runs: false })
     );
     clock.advance(Duration::from_secs(40));
     assert_eq!(doubts.check(&session, || key(MOST)), None);
@@ -78,7 +78,7 @@ fn what_waits_in_a_queue_stays_held_back_until_it_has_left() {
     let is_queued = || doubts.check(&session, || key).map(|held| held.is_queued);
     assert!(doubts.note_queued(key, who, &server, Duration::from_secs(60)));
     assert!(!doubts.note_queued(key, who, &server, Duration::from_secs(60)));
-    doubts.note(key, who, &server, Duration::from_secs(60));
+    doubts.note(key, who, &server, Duration::from_secs(60), false);
     clock.advance(Duration::from_secs(50));
     doubts.looked(who, "gh", clock.now());
     assert_eq!(is_queued(), Some(true), "a look does not show what is still to come");
@@ -104,8 +104,9 @@ fn who_has_most_makes_room_and_what_is_queued_last() {
     let doubts = UncertainWrites::new(clock.clone());
     let (lasts, session, server) = (Duration::from_secs(60), "s".into(), "gh".into());
     let key = |caller: &str, n: usize| keys.key(&[caller], &json!(n));
-    let note =
-        |caller: &str, n| doubts.note(key(caller, n), (&caller.into(), &session), &server, lasts);
+    let note = |caller: &str, n| {
+        doubts.note(key(caller, n), (&caller.into(), &session), &server, lasts, false)
+    };
     note("quiet", 0);
     doubts.note_queued(key("loud", 0), (&"loud".into(), &session), &server, lasts);
     (1..MOST * 3).for_each(|n| note("loud", n));
@@ -127,7 +128,7 @@ fn a_look_lifts_a_doubt_for_the_session_that_looked_and_ends_it_for_the_one_that
     let names: [Arc<str>; 4] = ["me", "a", "b", "c"].map(Into::into);
     let [me, a, b, c] = &names;
     let held = |session| doubts.check(session, || key).is_some();
-    doubts.note(key, (me, a), &"gh".into(), lasts);
+    doubts.note(key, (me, a), &"gh".into(), lasts, false);
 
     doubts.looked((me, b), "gh", clock.now());
     assert_eq!([held(a), held(b), held(c)], [true, false, true]);
@@ -139,7 +140,7 @@ fn a_look_lifts_a_doubt_for_the_session_that_looked_and_ends_it_for_the_one_that
 
     // Uncertain once more: b's earlier check no longer counts.
     doubts.looked((me, b), "gh", clock.now());
-    doubts.note(key, (me, b), &"gh".into(), lasts);
+    doubts.note(key, (me, b), &"gh".into(), lasts, false);
     assert_eq!([held(a), held(b)], [true, true]);
     doubts.looked((me, b), "gh", clock.now());
     assert_eq!([held(a), held(b)], [true, false], "a has not looked yet");

@@ -5,7 +5,7 @@
 //! same server in the same session counts as a check: after it, or after a while, the same write is
 //! sent as usual. Other sessions of the same caller are held back too, and a read in one of them
 //! frees that session alone. Neither frees a write that waits in the queue and may be sent at any
-//! moment.
+//! moment, nor one that timed out: its server may still be at it, and a read shows nothing yet.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
@@ -38,6 +38,8 @@ struct UncertainWrite {
     lasts: Duration,
     /// The write was put into the queue and may still wait there.
     is_queued: bool,
+    /// The server had not answered when its time was over, and may still be executing it.
+    still_runs: bool,
     /// Other sessions of the same caller that have read from the server since.
     lifted: VecDeque<Arc<str>>,
 }
@@ -75,6 +77,8 @@ pub(crate) struct HeldBack {
     pub(crate) left: Duration,
     /// The same call is in the queue, and this one is held back for as long as it waits there.
     pub(crate) is_queued: bool,
+    /// Its server may still execute the same call, so a read shows nothing yet.
+    pub(crate) still_runs: bool,
 }
 
 /// The uncertain writes.
@@ -109,7 +113,8 @@ impl UncertainWrites {
         let doubt =
             kept.iter().find(|doubt| doubt.key == key && !doubt.lifted.contains(session))?;
         let age = doubt.age(now);
-        Some(HeldBack { age, left: doubt.lasts.saturating_sub(age), is_queued: doubt.is_queued })
+        let UncertainWrite { is_queued, still_runs, .. } = *doubt;
+        Some(HeldBack { age, left: doubt.lasts.saturating_sub(age), is_queued, still_runs })
     }
 
     /// Notes that a call may have been executed and that its caller does not know.
@@ -119,8 +124,9 @@ impl UncertainWrites {
         who: CallerSession<'_>,
         server: &Arc<str>,
         lasts: Duration,
+        still_runs: bool,
     ) {
-        self.put(self.doubt(key, who, server, lasts, false));
+        self.put(UncertainWrite { still_runs, ..self.doubt(key, who, server, lasts, false) });
     }
 
     /// As [`Self::note`], for a write that an earlier process noted.
@@ -164,6 +170,7 @@ impl UncertainWrites {
             before: Duration::ZERO,
             lasts,
             is_queued,
+            still_runs: false,
             lifted: VecDeque::new(),
         }
     }
@@ -211,7 +218,8 @@ impl UncertainWrites {
     /// were executed.
     pub(crate) fn looked(&self, (caller, session): CallerSession<'_>, server: &str, began: Moment) {
         let is_other = |doubt: &UncertainWrite| doubt.caller != *caller || *doubt.server != *server;
-        let is_hidden = |doubt: &UncertainWrite| doubt.is_queued || doubt.since > began;
+        let is_hidden =
+            |doubt: &UncertainWrite| doubt.is_queued || doubt.still_runs || doubt.since > began;
         drop(self.change(|doubt| {
             is_other(doubt) || is_hidden(doubt) || doubt.stays_after_look(session)
         }));

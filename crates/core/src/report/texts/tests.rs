@@ -1,7 +1,7 @@
 //! Tests the catalogue as a whole, and the rules that every text of it keeps.
 
 use super::*;
-use crate::model::failure::{Disposition, Sent};
+use crate::model::failure::{Disposition, MAY_STILL_RUN, Sent};
 use crate::model::style::TextStyle;
 
 const CAUSES: [Cause; 20] = [
@@ -357,6 +357,11 @@ fn the_plain_catalogue() {
         let again = Situation { repeats: 4, ..situation(&failure, Effect::ReadOnly) };
         let _ = writeln!(catalogue, "again: {}", again.plain());
     }
+    let _ = writeln!(catalogue, "== Uncertain, and may still run");
+    let words = format!("the same call may have been executed 1s ago {MAY_STILL_RUN}");
+    let left = Some(Duration::from_secs(59));
+    let failure = failure(Cause::Uncertain, Sent::Maybe, left, &words);
+    let _ = writeln!(catalogue, "{}", situation(&failure, Effect::Write).plain());
     insta::assert_snapshot!(catalogue);
 }
 

@@ -222,7 +222,7 @@ fn attempts() -> Vec<PolicyKey> {
             "uncertain_write_hold",
             Time,
             "How long a write that may have run is not sent again, unless its client read from the \
-             server since; \"0s\" switches it off.",
+             server since, which after a timeout shows nothing; \"0s\" switches it off.",
             |policy, _, hold| policy.uncertain_write_hold = (!hold.is_zero()).then_some(hold),
             |policy, _| policy.uncertain_write_hold,
         ),
