@@ -177,7 +177,11 @@ impl<'a> Variables<'a> {
         let text = source::read_regular(&file)
             .map_err(|error| lacking(format!("{} {error}", file.display())))?
             .text;
-        Ok(self.fill(text.trim_end_matches(['\r', '\n']).to_owned()))
+        // A secret that is being rotated may be empty for a moment; sent, it would be no secret.
+        match text.trim_end_matches(['\r', '\n']) {
+            "" => Err(lacking(format!("{} is empty", file.display()))),
+            text => Ok(self.fill(text.to_owned())),
+        }
     }
 
     /// Reads an input from a variable: the gateway may have no terminal to ask on.

@@ -98,6 +98,7 @@ fn what_cannot_be_filled_in_is_a_problem() {
             "${file:none}",
             "lacking: FOLDER/none cannot be read: No such file or directory (os error 2)",
         ),
+        ("${file:empty}", "lacking: FOLDER/empty is empty"),
         ("${}", forms),
         ("${1}", forms),
         ("${A%x}", forms),
@@ -105,7 +106,8 @@ fn what_cannot_be_filled_in_is_a_problem() {
         ("${command:hunter2}", forms),
         ("${NO:-${A}}", forms),
     ] {
-        assert_eq!(arg(kit(), text), Err(problem.to_owned()), "{text}");
+        let kit = kit().file("empty", "\r\n");
+        assert_eq!(arg(kit, text), Err(problem.to_owned()), "{text}");
     }
     assert_eq!(
         arg(Kit::new(), "${userHome}"),
