@@ -33,6 +33,7 @@ use crate::policy::startup;
 use crate::protocol::names::Era;
 use crate::protocol::{limits, scan};
 use crate::upstream::probe::{ProbeFailed, ProbeResult};
+use crate::upstream::startup::NOT_READY_YET;
 use crate::upstream::status::Observations;
 use crate::upstream::{Server, UpstreamFailure};
 
@@ -91,11 +92,29 @@ pub(crate) async fn look(
     looked.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
+/// How long another gateway that has just been started may answer from its cache, and how often it
+/// is asked meanwhile.
+const STARTS_WITHIN: Duration = Duration::from_secs(5);
+const ASKED_EVERY: Duration = Duration::from_millis(100);
+
 async fn one(server: &Server, most: Duration) -> ServerCheck {
     let (handshake, began) = (required::handshake(), Instant::now());
-    let look = server.look(&handshake, limits::PAGES);
-    let found = tokio::time::timeout(most, look).await;
-    (found.unwrap_or(Err(ProbeFailed::Failed(UpstreamFailure::Silent(most)))), began.elapsed())
+    let starts_until = began + most.min(STARTS_WITHIN);
+    loop {
+        let look = server.look(&handshake, limits::PAGES);
+        let found = tokio::time::timeout(most, look).await;
+        let found = found.unwrap_or(Err(ProbeFailed::Failed(UpstreamFailure::Silent(most))));
+        if !found.as_ref().is_ok_and(starts) || Instant::now() + ASKED_EVERY > starts_until {
+            return (found, began.elapsed());
+        }
+        tokio::time::sleep(ASKED_EVERY).await;
+    }
+}
+
+/// Whether another gateway answered from its cache because it is still starting the server behind
+/// it.
+fn starts(found: &ProbeResult) -> bool {
+    remembered(found).is_some_and(|(_, reason)| reason.starts_with(NOT_READY_YET))
 }
 
 /// Writes the tool lists into the catalog cache, and waits until they are on disk.

@@ -23,6 +23,9 @@ use crate::config::{StartupConfig, Transport, place};
 use crate::protocol::limits;
 use crate::upstream::call::ClientSink;
 
+/// Why a server that was never there yet is not there, in a tool list and in a failure.
+pub(crate) const NOT_READY_YET: &str = "it is starting up and not ready yet";
+
 /// The state of loading one server.
 #[derive(Debug)]
 pub struct ServerStartup {
@@ -303,7 +306,7 @@ impl Server {
         };
         let mut failed = known.unwrap_or_else(|| match failure {
             UpstreamFailure::Starting(retry_in) => {
-                let text = "it is starting up and not ready yet";
+                let text = NOT_READY_YET;
                 seawall::Failure::local(Cause::Starting, Some(*retry_in), text)
             }
             failure => Classifier::new().classify_load(&self.told(failure)),
