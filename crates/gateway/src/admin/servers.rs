@@ -78,7 +78,10 @@ fn word(server: &Server, seen: &Observations) -> &'static str {
 /// Restarts a server for all its clients; no client's session ends.
 pub(super) fn restart(gateway: &Gateway, name: &str) -> AdminResponse {
     let Some(server) = gateway.server(name) else {
-        return respond::error(StatusCode::NOT_FOUND, "there is no server of this name");
+        return respond::error(
+            StatusCode::NOT_FOUND,
+            "there is no server of this name; GET /resilience/servers lists them",
+        );
     };
     log::line(&format!("an operator restarts {name}"));
     server.restart();

@@ -73,7 +73,7 @@ enum Command {
                             Clients: claude-desktop, claude-code, codex, cursor, gemini, vscode, windsurf: the project's file where there is one, else yours.\n\
                             Only the commands change; everything else in the file stays as it is, and a copy of it is kept."
     )]
-    Install(install::InstallArgs),
+    Install(install::ClientFileArgs),
     /// Take Seawall away again: each server is started by its own command
     #[command(
         after_help = "Examples:\n  seawall uninstall cursor\n  seawall uninstall .mcp.json --write"

@@ -71,7 +71,7 @@ pub(super) enum RemoteCommand {
                             ? shows the keys: sort, filter, details, reset or force a breaker, restart a server; q leaves.")]
     Top {
         #[command(flatten)]
-        at: AdminArgs,
+        at: AdminPlace,
     },
     /// Show what happens, as it happens, until ctrl-c
     #[command(
@@ -96,15 +96,22 @@ pub(super) enum RemoteCommand {
 /// Where the gateway is, and how its answer is shown.
 #[derive(Args, Debug)]
 pub(super) struct AdminArgs {
+    #[command(flatten)]
+    place: AdminPlace,
+    /// Print what the gateway answers, as JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+/// Where the gateway is.
+#[derive(Args, Debug)]
+pub(super) struct AdminPlace {
     /// The gateway's configuration: its [admin] section says where it is
     #[arg(long, value_name = "FILE", global = true, conflicts_with = "admin")]
     config: Option<PathBuf>,
     /// The address of [admin], instead of a configuration; the token comes from SEAWALL_ADMIN_TOKEN
     #[arg(long, value_name = "ADDRESS", global = true)]
     admin: Option<String>,
-    /// Print what the gateway answers, as JSON
-    #[arg(long, global = true)]
-    json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -112,7 +119,6 @@ pub(super) enum BreakerAction {
     /// Close a breaker and forget its failures
     Reset {
         /// The tool, as `seawall breakers` shows it
-        #[arg(required_unless_present = "all")]
         tool: Option<String>,
         /// Every breaker that is open or has counted failures
         #[arg(long, conflicts_with = "tool")]

@@ -217,7 +217,7 @@ pub(crate) fn queue(answer: &Value, now: u64) -> String {
             .map(|came| span(now.saturating_sub(came)))
             .unwrap_or_default();
         let next = item["nextAttempt"].as_u64().map(|next| match next.saturating_sub(now) {
-            0 => "now".to_owned(),
+            0 => "due".to_owned(),
             wait => format!("in {}", span(wait)),
         });
         let note = match (item["mayHaveExecuted"] == true, text(&item["lastError"])) {

@@ -190,7 +190,10 @@ fn queue_row(item: &Value, now: u64) -> Row {
             Cell::text(&text(&item["state"])),
             Cell::count(item["attempts"].as_u64()),
             Cell::span("", age),
-            Cell::span("in ", next),
+            match next {
+                Some(0) => Cell { text: "due".to_owned(), number: Some(0.0) },
+                next => Cell::span("in ", next),
+            },
             Cell::text(&format!("{doubt}{}", text(&item["lastError"]))),
         ],
         mood: if item["state"] == "dead" { Mood::Bad } else { Mood::Well },

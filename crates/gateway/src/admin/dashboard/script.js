@@ -361,7 +361,7 @@ function showQueue() {
     set(find("span", cells[2]), item.state + uncertain, `state ${{ waiting: "warn", delivering: "", dead: "bad" }[item.state] ?? ""}`);
     set(cells[3], number.format(item.attempts));
     set(cells[4], ago(item.enqueued));
-    set(cells[5], item.nextAttempt == null ? "–" : within(item.nextAttempt - Date.now()));
+    set(cells[5], item.nextAttempt == null ? "–" : item.nextAttempt <= Date.now() ? "due" : within(item.nextAttempt - Date.now()));
     set(find("span", cells[6]), item.lastError ?? "–");
   });
 }

@@ -9,7 +9,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::super::config_args::variable;
 use super::super::{AUTH, CommandEnd, UNREACHABLE, USAGE};
-use super::{AdminArgs, BreakerAction, ForcedArg, QueueAction, RemoteCommand, ServerAction};
+use super::{
+    AdminArgs, AdminPlace, BreakerAction, ForcedArg, QueueAction, RemoteCommand, ServerAction,
+};
 use crate::protocol::limits;
 use crate::protocol::sse::SseDecoder;
 use crate::remote::address::AdminAddress;
@@ -51,9 +53,7 @@ struct RemoteRequest {
 
 impl RemoteRequest {
     fn new(at: &AdminArgs) -> Result<Self, (u8, String)> {
-        let place = AdminAddress::find(at.admin.as_deref(), at.config.as_deref(), &variable)
-            .map_err(|text| (USAGE, text))?;
-        Ok(Self { client: AdminClient::new(place).map_err(ended)?, as_json: at.json })
+        Ok(Self { client: client(&at.place)?, as_json: at.json })
     }
 
     async fn get(&self, path: &str) -> Result<Value, (u8, String)> {
@@ -69,12 +69,19 @@ impl RemoteRequest {
     }
 }
 
+fn client(at: &AdminPlace) -> Result<AdminClient, (u8, String)> {
+    let place = AdminAddress::find(at.admin.as_deref(), at.config.as_deref(), &variable)
+        .map_err(|text| (USAGE, text))?;
+    AdminClient::new(place).map_err(ended)
+}
+
 /// The exit code and text of a failed request.
 fn ended(trouble: RemoteError) -> (u8, String) {
     match trouble {
         RemoteError::Unreachable(text) => (UNREACHABLE, text),
         RemoteError::Auth(text) => (AUTH, text),
-        RemoteError::Refused(_, text) => (USAGE, text),
+        // Who works with commands is told the command, not the request.
+        RemoteError::Refused(_, text) => (USAGE, text.replace("GET /resilience/", "seawall ")),
     }
 }
 
@@ -133,7 +140,11 @@ async fn breakers(asking: &RemoteRequest, deed: Option<BreakerAction>) -> Comman
                 format!("{} is closed, and its failures are forgotten", plain(&tool))
             })
         }
-        Some(BreakerAction::Reset { tool: None, .. }) => {
+        Some(BreakerAction::Reset { tool: None, all: false }) => {
+            let text = "name a breaker, or give --all; seawall breakers lists them";
+            Err((USAGE, text.to_owned()))
+        }
+        Some(BreakerAction::Reset { tool: None, all: true }) => {
             let answer = asking.change(Method::POST, "/resilience/breakers/reset", "").await?;
             let names = answer["reset"].as_array().into_iter().flatten();
             let names: Vec<&str> = names.filter_map(Value::as_str).collect();
@@ -238,18 +249,14 @@ async fn logs(asking: &RemoteRequest, name: &str) -> CommandEnd {
     })
 }
 
-async fn top(at: &AdminArgs) -> CommandEnd {
-    if at.json {
-        let text = "seawall top draws a screen; seawall status --json and seawall tap --json print";
-        return Err((USAGE, text.to_owned()));
-    }
+async fn top(at: &AdminPlace) -> CommandEnd {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         return Err((
             USAGE,
             "seawall top needs a terminal; seawall status and seawall tap print".to_owned(),
         ));
     }
-    let watched = top::run(RemoteRequest::new(at)?.client).await;
+    let watched = top::run(client(at)?).await;
     watched.map_err(|error| (UNREACHABLE, format!("cannot use the terminal: {error}")))
 }
 
