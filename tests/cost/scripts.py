@@ -3,6 +3,7 @@
 A script starts the program behind a command of the measurer's (valgrind, strace), calls a tool so many times, one call at a time, and ends it.
 """
 
+import http.server
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -111,15 +113,46 @@ def running(command, signs_on=None, **more):
         process.wait(PATIENCE)
 
 
+class Collector(http.server.BaseHTTPRequestHandler):
+    """Takes every export of spans and metrics, and counts the bytes of spans."""
+
+    protocol_version, spans = "HTTP/1.1", 0
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        Collector.spans += len(body) if self.path.endswith("/v1/traces") else 0
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        """Nobody reads it."""
+
+
+@contextmanager
+def telemetry(is_on):
+    """A collector, and the section of the configuration that sends to it."""
+    if not is_on:
+        yield ""
+        return
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector) as collector:
+        threading.Thread(target=collector.serve_forever, daemon=True).start()
+        before = Collector.spans
+        yield f'[telemetry]\nprotocol = "http/protobuf"\nendpoint = "http://127.0.0.1:{collector.server_port}"\n'
+        collector.shutdown()
+        assert Collector.spans > before, "no span was exported"
+
+
 @contextmanager
 def over_http(under, program, home, workers):
     """A client of a program that stands before the fast server, and the program's process."""
-    with running([SIDE, "server"], "stdout", stdout=subprocess.PIPE) as (_, behind):
+    sides = running([SIDE, "server"], "stdout", stdout=subprocess.PIPE)
+    with sides as (_, behind), telemetry(program == "telemetry") as section:
         if program == "relay":
             command, said = [SIDE, "relay", f"http://{behind}"], {"stdout": subprocess.PIPE}
         else:
             config = Path(home) / "seawall.toml"
-            config.write_text(f'listen = "127.0.0.1:0"\n[servers.bench]\nurl = "http://{behind}/mcp"\n')
+            config.write_text(f'listen = "127.0.0.1:0"\n[servers.bench]\nurl = "http://{behind}/mcp"\n{section}')
             command, said = [SEAWALL, "serve", "--config", config], {"stderr": subprocess.PIPE}
         with running([*under, *command], *said, **said, env=environment(home, workers)) as (process, address):
             client = Http(address)
@@ -163,6 +196,7 @@ SCRIPTS = {
     "http, legacy era": ("seawall", legacy),
     "http, modern era": ("seawall", modern),
     "http, legacy era, 1 MB": ("seawall", large),
+    "http, legacy era, with telemetry": ("telemetry", legacy),
     "stdio child": ("stdio", legacy),
 }
 

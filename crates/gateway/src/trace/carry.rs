@@ -16,7 +16,7 @@ pub(super) fn context(request: &Message) -> Option<TraceContext> {
 pub(crate) fn cuts(request: &Message, context: &TraceContext) -> Vec<(Span, Vec<u8>)> {
     let state = context.state.as_deref();
     let keys = [
-        (PARENT, Some(quoted(&context.written()))),
+        (PARENT, Some(["\"", &context.written(), "\""].concat())),
         // The client's own state belongs to another context: an empty one takes its place.
         (STATE, state.map(quoted).or_else(|| request.meta(STATE).map(|_| quoted("")))),
     ];
@@ -28,7 +28,7 @@ pub(crate) fn cuts(request: &Message, context: &TraceContext) -> Vec<(Span, Vec<
             Some(span) => cuts.push((span, value.into_bytes())),
             None => {
                 let comma = if added.is_empty() { "" } else { "," };
-                added.push_str(&format!("{comma}\"{key}\":{value}"));
+                added.push_str(&[comma, "\"", key, "\":", &value].concat());
             }
         }
     }
@@ -45,7 +45,7 @@ fn place(request: &Message, members: String) -> Option<(Span, Vec<u8>)> {
     if let Some(meta) = request.field("_meta") {
         return first(raw, meta, members);
     }
-    let members = format!("\"_meta\":{{{members}}}");
+    let members = ["\"_meta\":{", &members, "}"].concat();
     if let Some(params) = request.body() {
         return first(raw, params, members);
     }

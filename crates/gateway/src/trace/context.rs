@@ -82,29 +82,27 @@ impl TraceContext {
 
     /// The id of the trace.
     pub(crate) fn trace_id(&self) -> String {
-        let mut text = String::with_capacity(32);
+        let mut text = [0; 32];
         put(&mut text, &self.trace);
-        text
+        String::from_utf8_lossy(&text).into_owned()
     }
 
     /// The `traceparent`.
     pub(crate) fn written(&self) -> String {
-        let mut text = String::with_capacity(55);
-        text.push_str("00-");
-        put(&mut text, &self.trace);
-        text.push('-');
-        put(&mut text, &self.span);
-        text.push_str(if self.is_sampled { "-01" } else { "-00" });
-        text
+        let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
+        put(&mut text[3..35], &self.trace);
+        put(&mut text[36..52], &self.span);
+        text[54] = if self.is_sampled { b'1' } else { b'0' };
+        String::from_utf8_lossy(&text).into_owned()
     }
 }
 
-/// Appends lower-case hexadecimal digits.
-fn put(text: &mut String, bytes: &[u8]) {
+/// Writes lower-case hexadecimal digits, two for a byte.
+fn put(text: &mut [u8], bytes: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for byte in bytes {
-        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
     }
 }
 

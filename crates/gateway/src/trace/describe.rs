@@ -1,50 +1,70 @@
 //! Decides what a span says: its name and its attributes, by OpenTelemetry's conventions for MCP
 //! (status Development), or by its stable ones alone.
 
+use super::encode::WireWriter;
 use super::span::{EndedSpan, SpanRole};
-use super::wire::{AnyValue, KeyValue, OneValue, WireLink, WireSpan, WireStatus};
+use super::wire::{AnyValue, KeyValue, OneValue};
 use crate::config::telemetry::Conventions;
 
 /// Flag of a span and a link: the parent is known to come from another process, or not.
 const HAS_IS_REMOTE: u32 = 0x100;
 const IS_REMOTE: u32 = 0x200;
 
-/// The span as a collector gets it.
-pub(super) fn described(span: &EndedSpan, conventions: Conventions) -> WireSpan {
+/// What most spans fit into, in bytes.
+const USUAL: usize = 448;
+
+/// The value of an attribute.
+#[derive(Clone, Copy)]
+pub(super) enum SpanValue<'a> {
+    Text(&'a str),
+    Number(u32),
+}
+
+/// The span as a collector gets it: opentelemetry.proto.trace.v1.Span, whose numbers these are.
+pub(super) fn described(span: &EndedSpan, conventions: Conventions) -> Vec<u8> {
     let context = &span.context;
     let remote = match span.role {
         SpanRole::Server if span.parent.is_some() => IS_REMOTE,
         _ => 0,
     };
     let took = u64::try_from(span.took.as_nanos()).unwrap_or(u64::MAX);
-    let link = span.link.iter().map(|link| WireLink {
-        trace_id: link.trace.to_vec(),
-        span_id: link.span.to_vec(),
-        trace_state: link.state.as_deref().unwrap_or_default().to_owned(),
-        flags: u32::from(link.is_sampled) | HAS_IS_REMOTE | IS_REMOTE,
-    });
-    WireSpan {
-        trace_id: context.trace.to_vec(),
-        span_id: context.span.to_vec(),
-        trace_state: context.state.as_deref().unwrap_or_default().to_owned(),
-        parent_span_id: span.parent.map(|parent| parent.to_vec()).unwrap_or_default(),
-        name: name(span),
-        kind: if span.role == SpanRole::Server { 2 } else { 3 },
-        start_time_unix_nano: span.began,
-        end_time_unix_nano: span.began.saturating_add(took),
-        attributes: attributes(span, conventions),
-        links: link.collect(),
-        status: span.outcome.error.as_ref().map(|_| WireStatus { code: 2 }),
-        flags: u32::from(context.is_sampled) | HAS_IS_REMOTE | remote,
+    let mut to = WireWriter::new(USUAL);
+    to.bytes(1, &context.trace);
+    to.bytes(2, &context.span);
+    to.text(3, context.state.as_deref().unwrap_or_default());
+    to.bytes(4, span.parent.as_ref().map_or(&[], |parent| parent.as_slice()));
+    match target_key(&span.method) {
+        // A resource is not a part of the name: there are too many.
+        Some("mcp.resource.uri") | None => to.text(5, &span.method),
+        Some(_) => to.pieces(5, &[span.method.as_bytes(), b" ", span.target.as_bytes()]),
     }
+    to.number(6, if span.role == SpanRole::Server { 2 } else { 3 });
+    to.fixed64(7, span.began);
+    to.fixed64(8, span.began.saturating_add(took));
+    attributes(span, conventions, &mut |key, value| to.message(9, |to| attribute(to, key, value)));
+    if let Some(link) = &span.link {
+        to.message(13, |to| {
+            to.bytes(1, &link.trace);
+            to.bytes(2, &link.span);
+            to.text(3, link.state.as_deref().unwrap_or_default());
+            to.fixed32(6, u32::from(link.is_sampled) | HAS_IS_REMOTE | IS_REMOTE);
+        });
+    }
+    if span.outcome.error.is_some() {
+        // The code of an error.
+        to.message(15, |to| to.number(3, 2));
+    }
+    to.fixed32(16, u32::from(context.is_sampled) | HAS_IS_REMOTE | remote);
+    to.into_bytes()
 }
 
-/// Method and tool or prompt. A resource is not a part of the name: there are too many.
-fn name(span: &EndedSpan) -> String {
-    match target_key(&span.method) {
-        Some("mcp.resource.uri") | None => span.method.to_string(),
-        Some(_) => format!("{} {}", span.method, span.target),
-    }
+/// One attribute: opentelemetry.proto.common.v1.KeyValue.
+fn attribute(to: &mut WireWriter, key: &str, value: SpanValue<'_>) {
+    to.text(1, key);
+    to.message(2, |to| match value {
+        SpanValue::Text(text) => to.text(1, text),
+        SpanValue::Number(number) => to.number(3, number.into()),
+    });
 }
 
 /// What the target of a method is called.
@@ -57,65 +77,75 @@ fn target_key(method: &str) -> Option<&'static str> {
     }
 }
 
-fn attributes(span: &EndedSpan, conventions: Conventions) -> Vec<KeyValue> {
-    let mut attributes = common(span, conventions);
-    let mut put = |key, value: &str| attributes.push(text(key, value));
+fn attributes(
+    span: &EndedSpan,
+    conventions: Conventions,
+    put: &mut impl FnMut(&'static str, SpanValue<'_>),
+) {
+    common(span, conventions, put);
     if conventions == Conventions::Mcp {
         if let Some(key) = target_key(&span.method).filter(|_| !span.target.is_empty()) {
-            put(key, &span.target);
+            put(key, SpanValue::Text(&span.target));
         }
         if let Some(request) = &span.request {
-            put("jsonrpc.request.id", request.trim_matches('"'));
+            put("jsonrpc.request.id", SpanValue::Text(request.trim_matches('"')));
         }
         if let Some(version) = &span.version {
-            put("mcp.protocol.version", version);
+            put("mcp.protocol.version", SpanValue::Text(version));
         }
     }
     if !span.peer.server.is_empty() {
-        put("seawall.server", &span.peer.server);
+        put("seawall.server", SpanValue::Text(&span.peer.server));
     }
     if let Some(served) = &span.outcome.served {
-        put("seawall.served.by", served);
+        put("seawall.served.by", SpanValue::Text(served));
     }
     if span.attempt > 0 {
-        attributes.push(number("seawall.attempt", i64::from(span.attempt)));
+        put("seawall.attempt", SpanValue::Number(span.attempt));
     }
-    attributes
 }
 
 /// The attributes that a span and a measurement have in common.
-pub(super) fn common(span: &EndedSpan, conventions: Conventions) -> Vec<KeyValue> {
+pub(super) fn common(
+    span: &EndedSpan,
+    conventions: Conventions,
+    put: &mut impl FnMut(&'static str, SpanValue<'_>),
+) {
     let (peer, outcome) = (&span.peer, &span.outcome);
-    let mut attributes = vec![text("network.transport", peer.transport)];
+    put("network.transport", SpanValue::Text(peer.transport));
     if !peer.protocol.is_empty() {
-        attributes.push(text("network.protocol.name", peer.protocol));
+        put("network.protocol.name", SpanValue::Text(peer.protocol));
     }
     if !peer.address.is_empty() {
-        attributes.push(text("server.address", &peer.address));
-        attributes.extend(peer.port.map(|port| number("server.port", i64::from(port))));
+        put("server.address", SpanValue::Text(&peer.address));
+        if let Some(port) = peer.port {
+            put("server.port", SpanValue::Number(port.into()));
+        }
     }
     if let Some(error) = &outcome.error {
-        attributes.push(text("error.type", error));
+        put("error.type", SpanValue::Text(error));
     }
     if conventions == Conventions::Mcp {
-        attributes.push(text("mcp.method.name", &span.method));
+        put("mcp.method.name", SpanValue::Text(&span.method));
         if &*span.method == "tools/call" {
-            attributes.push(text("gen_ai.operation.name", "execute_tool"));
+            put("gen_ai.operation.name", SpanValue::Text("execute_tool"));
         }
         if let Some(code) = outcome.code {
-            attributes.push(text("rpc.response.status_code", &code.to_string()));
+            put("rpc.response.status_code", SpanValue::Text(&code.to_string()));
         }
     }
-    attributes
+}
+
+/// An attribute of a measurement or a resource.
+pub(super) fn kept(key: &str, value: SpanValue<'_>) -> KeyValue {
+    let value = match value {
+        SpanValue::Text(text) => OneValue::Text(text.to_owned()),
+        SpanValue::Number(number) => OneValue::Number(number.into()),
+    };
+    KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }) }
 }
 
 /// An attribute with a text.
 pub(super) fn text(key: &str, value: &str) -> KeyValue {
-    let value = Some(AnyValue { value: Some(OneValue::Text(value.to_owned())) });
-    KeyValue { key: key.to_owned(), value }
-}
-
-fn number(key: &str, value: i64) -> KeyValue {
-    let value = Some(AnyValue { value: Some(OneValue::Number(value)) });
-    KeyValue { key: key.to_owned(), value }
+    kept(key, SpanValue::Text(value))
 }

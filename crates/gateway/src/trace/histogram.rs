@@ -3,12 +3,13 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::describe::{common, text};
+use super::describe::{common, kept, text};
 use super::peer::Peer;
-use super::span::{EndedSpan, SpanRole, now};
+use super::span::{EndedSpan, SpanRole, known, now};
 use super::wire::{HistogramPoint, KeyValue, Metric, WireHistogram};
 use crate::config::telemetry::Conventions;
 
@@ -20,41 +21,24 @@ const BOUNDS: [f64; 14] =
 /// tells them apart comes from servers.
 const MOST: usize = 4096;
 
-/// Methods that a label may name; a client can invent others.
-const METHODS: [&str; 20] = [
-    "initialize",
-    "server/discover",
-    "ping",
-    "tools/list",
-    "tools/call",
-    "prompts/list",
-    "prompts/get",
-    "resources/list",
-    "resources/templates/list",
-    "resources/read",
-    "resources/subscribe",
-    "resources/unsubscribe",
-    "subscriptions/listen",
-    "completion/complete",
-    "logging/setLevel",
-    "tasks/get",
-    "tasks/list",
-    "tasks/update",
-    "tasks/result",
-    "tasks/cancel",
-];
-
 const UNKNOWN: &str = "unknown";
 
 /// What tells series apart.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq)]
 struct SeriesKey {
     role: SpanRole,
-    method: Box<str>,
+    method: &'static str,
     tool: Option<Box<str>>,
     error: Option<Cow<'static, str>>,
     code: Option<i64>,
     peer: Arc<Peer>,
+}
+
+/// The parts that differ most between the series of a gateway are enough.
+impl Hash for SeriesKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.role, &self.tool, &self.peer.server).hash(state);
+    }
 }
 
 struct Series {
@@ -77,7 +61,7 @@ impl Histograms {
 
     /// Counts a span.
     pub(super) fn count(&mut self, span: &EndedSpan) {
-        let method = if METHODS.contains(&&*span.method) { &span.method } else { UNKNOWN };
+        let method = known(&span.method).unwrap_or(UNKNOWN);
         let tool = match &*span.method {
             "tools/call" if span.is_listed => Some(span.target.clone()),
             "tools/call" => Some(UNKNOWN.into()),
@@ -85,7 +69,7 @@ impl Histograms {
         };
         let key = SeriesKey {
             role: span.role,
-            method: method.into(),
+            method,
             tool,
             error: span.outcome.error.clone(),
             code: span.outcome.code,
@@ -103,9 +87,12 @@ impl Histograms {
         if is_full && !self.series.contains_key(&key) {
             return;
         }
-        let labelled = EndedSpan { method: key.method.clone(), ..span.clone() };
+        let labelled = EndedSpan { method: key.method.into(), ..span.clone() };
         let series = self.series.entry(key).or_insert_with_key(|key| {
-            let mut attributes = common(&labelled, Conventions::Mcp);
+            let mut attributes = Vec::new();
+            common(&labelled, Conventions::Mcp, &mut |key, value| {
+                attributes.push(kept(key, value))
+            });
             let tool = tool.filter(|_| key.tool.is_some());
             attributes.extend(tool.map(|tool| text("gen_ai.tool.name", &tool)));
             Series { attributes, within: Default::default(), sum: Duration::ZERO }

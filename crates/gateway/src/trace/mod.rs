@@ -3,12 +3,13 @@
 //!
 //! `context` is the trace context as W3C writes it, `carry` puts it into a message, `span` is a
 //! span while it runs, `describe` decides what it says. Ended spans wait in a `queue`; `export`
-//! takes them from there, counts them in `histogram`, writes them as `wire` and sends them
+//! takes them from there, counts them in `histogram`, writes them (`encode`, `wire`) and sends them
 //! (`send`).
 
 pub(crate) mod carry;
 pub(crate) mod context;
 mod describe;
+mod encode;
 mod export;
 mod histogram;
 pub(crate) mod peer;

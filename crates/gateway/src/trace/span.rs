@@ -15,6 +15,35 @@ use super::queue::SpanQueue;
 /// The longest name of a tool, prompt or resource, in bytes: clients can invent long ones.
 const LONGEST_NAME: usize = 256;
 
+/// The methods of the protocol; a client can invent others.
+const METHODS: [&str; 20] = [
+    "initialize",
+    "server/discover",
+    "ping",
+    "tools/list",
+    "tools/call",
+    "prompts/list",
+    "prompts/get",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "subscriptions/listen",
+    "completion/complete",
+    "logging/setLevel",
+    "tasks/get",
+    "tasks/list",
+    "tasks/update",
+    "tasks/result",
+    "tasks/cancel",
+];
+
+/// A method of the protocol, which a label may name.
+pub(super) fn known(method: &str) -> Option<&'static str> {
+    METHODS.into_iter().find(|known| *known == method)
+}
+
 /// Whether a span is the call of a client, or a request to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum SpanRole {
@@ -33,7 +62,7 @@ pub(crate) struct EndedSpan {
     pub parent: Option<[u8; 8]>,
     /// The span of the HTTP request, where another one is the parent.
     pub link: Option<TraceContext>,
-    pub method: Box<str>,
+    pub method: Cow<'static, str>,
     /// The tool, prompt or resource.
     pub target: Box<str>,
     /// Whether a server listed the tool: then its name is fit for a metric.
@@ -91,7 +120,7 @@ impl OpenSpan {
             context,
             parent: None,
             link: None,
-            method: cut(method).into(),
+            method: known(method).map_or_else(|| cut(method).to_owned().into(), Cow::Borrowed),
             target: cut(target).into(),
             is_listed: false,
             request: None,

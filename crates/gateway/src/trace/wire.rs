@@ -21,8 +21,9 @@ pub(super) struct ResourceSpans {
 pub(super) struct ScopeSpans {
     #[prost(message, optional, tag = "1")]
     pub scope: Option<Scope>,
-    #[prost(message, repeated, tag = "2")]
-    pub spans: Vec<WireSpan>,
+    /// Each as it is written (`describe`): on the wire a message is its bytes.
+    #[prost(bytes = "vec", repeated, tag = "2")]
+    pub spans: Vec<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -59,54 +60,6 @@ pub(super) enum OneValue {
     Text(String),
     #[prost(int64, tag = "3")]
     Number(i64),
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct WireSpan {
-    #[prost(bytes = "vec", tag = "1")]
-    pub trace_id: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    pub span_id: Vec<u8>,
-    #[prost(string, tag = "3")]
-    pub trace_state: String,
-    #[prost(bytes = "vec", tag = "4")]
-    pub parent_span_id: Vec<u8>,
-    #[prost(string, tag = "5")]
-    pub name: String,
-    /// 2 is SERVER, 3 is CLIENT.
-    #[prost(int32, tag = "6")]
-    pub kind: i32,
-    #[prost(fixed64, tag = "7")]
-    pub start_time_unix_nano: u64,
-    #[prost(fixed64, tag = "8")]
-    pub end_time_unix_nano: u64,
-    #[prost(message, repeated, tag = "9")]
-    pub attributes: Vec<KeyValue>,
-    #[prost(message, repeated, tag = "13")]
-    pub links: Vec<WireLink>,
-    #[prost(message, optional, tag = "15")]
-    pub status: Option<WireStatus>,
-    #[prost(fixed32, tag = "16")]
-    pub flags: u32,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct WireLink {
-    #[prost(bytes = "vec", tag = "1")]
-    pub trace_id: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    pub span_id: Vec<u8>,
-    #[prost(string, tag = "3")]
-    pub trace_state: String,
-    #[prost(fixed32, tag = "6")]
-    pub flags: u32,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct WireStatus {
-    /// 2 is ERROR.
-    #[prost(int32, tag = "3")]
-    pub code: i32,
 }
 
 #[derive(Clone, PartialEq, Message)]
