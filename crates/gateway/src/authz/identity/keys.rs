@@ -10,6 +10,7 @@ use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use jsonwebtoken::jwk::{Jwk, KeyAlgorithm, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey};
+use quick_cache::sync::Cache;
 use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -46,6 +47,9 @@ pub(super) struct IssuerKeys {
     generation: AtomicU64,
     /// When the keys were last fetched; held while they are.
     fetched: Mutex<Option<Instant>>,
+    /// Names of keys that the issuer does not have: it took them back, or they were asked for
+    /// right before a fetch.
+    absent: Cache<String, ()>,
 }
 
 impl IssuerKeys {
@@ -58,6 +62,7 @@ impl IssuerKeys {
             known: RwLock::default(),
             generation: AtomicU64::new(0),
             fetched: Mutex::default(),
+            absent: Cache::new(MOST),
         }
     }
 
@@ -91,16 +96,24 @@ impl IssuerKeys {
         }
         let fetched = self.refresh_soon().await;
         let generation = self.generation();
+        let name = id.unwrap_or_default();
         match (self.fitting(id, algorithm), fetched) {
-            (Some(keys), _) if !keys.is_empty() => Ok((keys, generation)),
-            (Some(_), _) => Err(IdentityRefusal::Wrong(
-                "it is signed with a key that its issuer does not have".to_owned(),
-            )),
-            (None, Err(reason)) => Err(IdentityRefusal::Unavailable(reason)),
+            (Some(keys), _) if !keys.is_empty() => return Ok((keys, generation)),
+            (Some(_), Ok(())) => self.absent.insert(name.to_owned(), ()),
+            // The issuer may have this key by now: that is unknown, and no fault of the client.
+            (Some(_), Err(reason)) if self.absent.get(name).is_none() => {
+                return Err(IdentityRefusal::Unavailable(reason));
+            }
+            (Some(_), Err(_)) => {}
+            (None, Err(reason)) => return Err(IdentityRefusal::Unavailable(reason)),
             (None, Ok(())) => {
-                Err(IdentityRefusal::Unavailable("the token's issuer has no keys yet".to_owned()))
+                let reason = "the token's issuer has no keys yet".to_owned();
+                return Err(IdentityRefusal::Unavailable(reason));
             }
         }
+        Err(IdentityRefusal::Wrong(
+            "it is signed with a key that its issuer does not have".to_owned(),
+        ))
     }
 
     fn fitting(&self, id: Option<&str>, algorithm: Algorithm) -> Option<Vec<DecodingKey>> {
@@ -118,7 +131,10 @@ impl IssuerKeys {
     pub(super) async fn refresh_soon(&self) -> Result<(), String> {
         let mut fetched = self.fetched.lock().await;
         if fetched.is_some_and(|at| at.elapsed() < AGAIN) {
-            return Err("the keys of the token's issuer could not be had a moment ago".to_owned());
+            let next = AGAIN.as_secs();
+            return Err(format!(
+                "the token's key is not known yet; the keys of its issuer are fetched again within {next} s"
+            ));
         }
         *fetched = Some(Instant::now());
         self.fetch().await
@@ -136,7 +152,12 @@ impl IssuerKeys {
         let keys = read.unwrap_or_else(|_| Err(format!("no answer within {} s", LIMIT.as_secs())));
         match keys.and_then(|bytes| parsed(&bytes)) {
             Ok(keys) => {
-                *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(keys));
+                let keys = Arc::new(keys);
+                let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+                if let Some(before) = known.replace(Arc::clone(&keys)) {
+                    self.note_taken_back(&before, &keys);
+                }
+                drop(known);
                 self.generation.fetch_add(1, Ordering::AcqRel);
                 Ok(())
             }
@@ -150,6 +171,15 @@ impl IssuerKeys {
                 log::warn(&format!("the keys of {} cannot be had: {reason}; {then}", self.issuer));
                 Err(format!("the keys of the token's issuer cannot be had: {reason}"))
             }
+        }
+    }
+
+    /// Notes the names of keys that the issuer has no longer.
+    fn note_taken_back(&self, before: &[IssuerKey], now: &[IssuerKey]) {
+        let is_there = |id: &str| now.iter().any(|key| key.id.as_deref() == Some(id));
+        let names = before.iter().filter_map(|key| key.id.as_deref());
+        for name in names.filter(|name| !is_there(name)) {
+            self.absent.insert(name.to_owned(), ());
         }
     }
 
