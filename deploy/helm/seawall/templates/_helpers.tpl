@@ -91,11 +91,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- /* A string in three quotes is read like one in one; a key may be quoted, dotted or in an inline table. */ -}}
 {{- $plain := regexReplaceAll "(\"\"\"|''')\\s*" $lines "\"" -}}
-{{- if regexMatch "(?m)(^|[\\s.{,\"'])token[\"']?\\s*=\\s*[\"']([^$\"']|\\$[^{])" $plain -}}
+{{- if regexMatch "(?im)(^|[\\s.{,\"'])[a-z0-9_-]*(token|secret|password|api[_-]?key)[\"']?\\s*=\\s*[\"']([^$\"']|\\$[^{])" $plain -}}
 {{- fail "config has a token in plain text, which a ConfigMap shows to everybody: write ${env:NAME}, and NAME in secretEnv" -}}
 {{- end -}}
 {{- if regexMatch "(?i)[\"']\\s*bearer\\s+([^$\\s\"']|\\$[^{])" $plain -}}
 {{- fail "config has a bearer token in plain text, which a ConfigMap shows to everybody: write ${env:NAME}, and NAME in secretEnv" -}}
+{{- end -}}
+{{- if regexMatch "[\"'](ghp_|gho_|ghs_|github_pat_|glpat-|xox[abp]-|sk-|AKIA)|://[^/\\s\"'@:$]+:[^/\\s\"'@$]+@" $plain -}}
+{{- fail "config has what looks like a secret in plain text, which a ConfigMap shows to everybody: write ${env:NAME}, and NAME in secretEnv" -}}
 {{- end -}}
 {{- if and $ext.enabled (not $v.agentgateway.crd.enabled) (not (regexMatch "(?m)^\\s*\\[(servers\\.[^\\]]+\\.)?ext_authz\\]" $lines)) -}}
 {{- fail "global.agentgateway.extAuth.enabled is true and nothing would ask the authorizer: put [ext_authz] into config, or set agentgateway.enabled or agentgateway.crd.enabled" -}}

@@ -143,11 +143,13 @@ fn failed(status: &Status) -> String {
 fn read(answer: CheckResponse) -> Result<Verdict, NoVerdict> {
     let status = answer.status.unwrap_or_default();
     let metadata = answer.dynamic_metadata.map(|fields| json(fields.fields));
-    // A number that no code has is no code to wait out.
-    let code = if (0..=16).contains(&status.code) {
-        Code::from_i32(status.code)
-    } else {
-        Code::PermissionDenied
+    let says_no = matches!(answer.http_response, Some(HttpResponse::DeniedResponse(_)));
+    let code = match status.code {
+        // An answer that says both is no allowance.
+        0 if says_no => Code::PermissionDenied,
+        code @ 0..=16 => Code::from_i32(code),
+        // A number that no code has is no code to wait out.
+        _ => Code::PermissionDenied,
     };
     match code {
         Code::Ok => Ok(Ok(allowed(answer.http_response, metadata))),
@@ -255,5 +257,21 @@ fn json_value(value: PbValue) -> Value {
         Some(Kind::StringValue(text)) => text.into(),
         Some(Kind::ListValue(list)) => list.values.into_iter().map(json_value).collect(),
         Some(Kind::StructValue(inner)) => json(inner.fields).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_allows_and_denies_is_a_denial() {
+        let says_both = CheckResponse {
+            http_response: Some(HttpResponse::DeniedResponse(DeniedHttpResponse::default())),
+            ..CheckResponse::default()
+        };
+        assert!(matches!(read(says_both), Ok(Err(_))));
+        // As for Envoy, an answer that says nothing allows.
+        assert!(matches!(read(CheckResponse::default()), Ok(Ok(_))));
     }
 }

@@ -214,7 +214,7 @@ impl<'a> CheckQuestion<'a> {
             principal: origin
                 .principal
                 .as_ref()
-                .map(|principal| principal.subject.clone())
+                .map(|principal| format!("{}/{}", principal.provider, principal.subject))
                 .unwrap_or_default(),
             server: self.server.to_owned(),
         }
