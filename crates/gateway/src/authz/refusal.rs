@@ -11,6 +11,25 @@ use crate::protocol::build::{self, RpcError};
 /// Words of an authorizer that are passed on, at most.
 const WORDS: usize = 500;
 
+/// Headers that frame an answer, or belong to a connection or a session: an authorizer's own say
+/// nothing about this one.
+const OURS: [&str; 14] = [
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "date",
+    "keep-alive",
+    "mcp-protocol-version",
+    "mcp-session-id",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "vary",
+];
+
 /// Why a call may not be made.
 #[derive(Clone, Debug)]
 pub(crate) enum AuthzRefusal {
@@ -122,7 +141,9 @@ impl AuthzRefusal {
     pub(crate) fn http(&self) -> HttpRefusal {
         match self {
             Self::Denied { status, headers, .. } => {
-                HttpRefusal { status: *status, headers: headers.clone() }
+                let mut headers = headers.clone();
+                OURS.iter().for_each(|name| drop(headers.remove(*name)));
+                HttpRefusal { status: *status, headers }
             }
             Self::Unavailable { status, retry_after, .. } => {
                 let mut headers = HeaderMap::new();

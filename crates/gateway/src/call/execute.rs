@@ -179,6 +179,14 @@ struct Execution {
     write: Option<Arc<JournaledWrite>>,
 }
 
+/// The name of a caller in an account, where the name is known.
+fn of_account(name: Arc<str>, account: &Option<Arc<str>>) -> Arc<str> {
+    match account {
+        Some(account) if !name.is_empty() => format!("{name} {account}").into(),
+        _ => name,
+    }
+}
+
 impl Execution {
     fn new(
         route: &Arc<Route>,
@@ -201,21 +209,23 @@ impl Execution {
         // A call with headers of its own is made in somebody's account: nobody else gets its
         // answer, and it cannot be made later without them.
         let account = call.allowed.account();
-        let of_account = |name: Arc<str>| match &account {
-            Some(account) if !name.is_empty() => format!("{name} {account}").into(),
-            _ => name,
-        };
+        let of_account = |name: Arc<str>| of_account(name, &account);
         let context = arguments::context(request).map(of_account).or(account.clone());
         let mut rejoin = rejoin(caller, &policy.own, request);
         if let Some(rejoin) = &mut rejoin {
-            rejoin.scope = of_account(Arc::clone(&rejoin.scope));
+            // What an authorizer adds may differ for each call, and must not make a repeat another.
+            let own = call.allowed.clients_account();
+            rejoin.scope = self::of_account(Arc::clone(&rejoin.scope), &own);
         }
         let asked = seawall::Call {
             arguments: Arc::new(arguments),
             written,
             context,
             caller: of_account(client),
-            session: if is_look { of_account(session) } else { Arc::default() },
+            session: match is_look {
+                true => self::of_account(session, &call.allowed.clients_account()),
+                false => Arc::default(),
+            },
             timeout: None,
             retried_outside: false,
             debug: wants_debug(request),

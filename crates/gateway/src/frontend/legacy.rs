@@ -262,7 +262,11 @@ pub(super) async fn get(
         Some(event) => session.resume(event),
     };
     if let ResumedStream::Stream(name, ..) = &resumed
-        && let Some(request) = session.request_of(name.number)
+        && let Some(request) = match name.number {
+            // What servers say of their own accord is for who may still greet them.
+            0 => session.session.greeting(),
+            number => session.request_of(number),
+        }
         && let Err(refusal) = may_resume(&session.route(), origin, request).await
     {
         let error = respond::error(StatusCode::FORBIDDEN, None, &refusal.error(""));

@@ -97,6 +97,42 @@ async fn nobody_gets_the_answer_of_a_call_that_was_made_in_another_account() {
 }
 
 #[tokio::test]
+async fn a_repeat_is_one_though_the_authorizer_adds_another_header_to_each_call() {
+    let (upstream, authorizer) = (slow().await, Authorizer::start().await.unwrap());
+    let settings = format!(
+        "[ext_authz]\nservice = {:?}\n[defaults]\nrejoin_after = \"100ms\"\n",
+        authorizer.url()
+    );
+    let gateway = Gateway::serve_with(&settings, &[Entry::url("gh", &upstream.url)]).await;
+    let client = Client::new(&gateway, "/mcp/gh").bearer("ann");
+    let session = client.session().await;
+    authorizer.always(Reply::allow().header("x-request-id", "1"));
+    let begun = client.call(&session, "send_mail", json!({"to": "x"}));
+    let left = tokio::time::timeout(Duration::from_millis(300), begun).await;
+    assert!(left.is_err(), "its client gave up");
+    authorizer.always(Reply::allow().header("x-request-id", "2"));
+    let again = client.call(&session, "send_mail", json!({"to": "x"})).await;
+    assert!(again["result"]["isError"] != true, "{again}");
+    assert_eq!(calls(&upstream, "send_mail"), 1);
+}
+
+#[tokio::test]
+async fn a_client_that_may_not_greet_a_server_any_more_gets_no_new_stream_of_it() {
+    let (upstream, authorizer) = (server().await, Authorizer::start().await.unwrap());
+    let settings = format!("[ext_authz]\nservice = {:?}\n", authorizer.url());
+    let gateway = Gateway::serve_with(&settings, &[Entry::url("gh", &upstream.url)]).await;
+    let session = Client::new(&gateway, "/mcp/gh").session().await;
+    let open = async || {
+        let headers = [("mcp-session-id", session.as_str()), ("accept", "text/event-stream")];
+        http::send(gateway.address, Method::GET, "/mcp/gh", &headers, "".into()).await.status()
+    };
+    authorizer.always(Reply::deny("not any more"));
+    assert_eq!(open().await, 403);
+    authorizer.always(Reply::allow());
+    assert_eq!(open().await, 200);
+}
+
+#[tokio::test]
 async fn a_refused_repeat_of_a_write_under_way_does_not_say_that_nothing_was_executed() {
     let (upstream, authorizer) = (slow().await, Authorizer::start().await.unwrap());
     let settings = format!("[ext_authz]\nservice = {:?}\ntimeout = \"300ms\"\n", authorizer.url());

@@ -81,7 +81,11 @@ async fn a_denied_handshake_is_a_403_with_the_words_and_leaves_no_session() {
             "HTTP 401 Unauthorized: missing authenticated subject",
         ),
         (
-            Reply::deny("pay first").status(402).header("x-why", "money"),
+            // Headers that frame its own answer say nothing about this one.
+            Reply::deny("pay first")
+                .status(402)
+                .header("x-why", "money")
+                .header("content-length", "3"),
             402,
             "HTTP 402 Payment Required: pay first",
         ),

@@ -140,9 +140,15 @@ fn failed(status: &Status) -> String {
 
 /// The verdict of an answer: `status.code` 0 allows; 14 (unavailable), 4 (deadline), 13 (internal)
 /// and the like are no decision; everything else denies.
-fn read(answer: CheckResponse) -> Result<Verdict, NoVerdict> {
+#[expect(deprecated, reason = "authorizers made for older Envoys set the older field")]
+fn read(mut answer: CheckResponse) -> Result<Verdict, NoVerdict> {
     let status = answer.status.unwrap_or_default();
-    let metadata = answer.dynamic_metadata.map(|fields| json(fields.fields));
+    let metadata = answer.dynamic_metadata.or_else(|| match &mut answer.http_response {
+        // Where it stood before Envoy 1.17.
+        Some(HttpResponse::OkResponse(ok)) => ok.dynamic_metadata.take(),
+        _ => None,
+    });
+    let metadata = metadata.map(|fields| json(fields.fields));
     let says_no = matches!(answer.http_response, Some(HttpResponse::DeniedResponse(_)));
     let code = match status.code {
         // An answer that says both is no allowance.
@@ -186,6 +192,7 @@ fn allowed(response: Option<HttpResponse>, metadata: Option<Map<String, Value>>)
     let removed = headers_to_remove.iter().filter_map(|name| HeaderName::try_from(name).ok());
     Allowance {
         headers: headers.into_iter().filter_map(header).collect(),
+        passed: 0,
         removed: removed.collect(),
         tools: tools(&metadata),
         metadata: metadata.map(Value::Object),

@@ -152,6 +152,7 @@ fn allowed(headers: &HeaderMap) -> Allowance {
     let removed = listed(REMOVE).unwrap_or_default();
     Allowance {
         headers: about_the_call(headers).collect(),
+        passed: 0,
         removed: removed.iter().filter_map(|name| HeaderName::try_from(name).ok()).collect(),
         tools: listed(TOOLS),
         metadata: None,

@@ -65,6 +65,8 @@ pub(crate) type Verdict = Result<Allowance, AuthzRefusal>;
 pub(crate) struct Allowance {
     /// Headers that a server over HTTP gets with the call.
     pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// How many of them, at the end, are the client's own, passed on by a rule of the server.
+    pub passed: usize,
     /// Headers that a server over HTTP must not get with the call.
     pub removed: Vec<HeaderName>,
     /// Of the tools that were asked about, those that the caller may use.
@@ -88,14 +90,13 @@ impl Allowance {
 
     /// Names the account in which the call is made, if it has headers of its own.
     pub(crate) fn account(&self) -> Option<Arc<str>> {
-        if self.headers.is_empty() {
-            return None;
-        }
-        let parts = self
-            .headers
-            .iter()
-            .flat_map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]);
-        Some(digest(&parts.collect::<Vec<_>>()).into())
+        named(&self.headers)
+    }
+
+    /// The same by the headers of the client alone: an authorizer may set others for each call,
+    /// such as a fresh token, and a repeat is still the same caller's.
+    pub(crate) fn clients_account(&self) -> Option<Arc<str>> {
+        named(&self.headers[self.headers.len().saturating_sub(self.passed)..])
     }
 
     /// Adds a header, unless the authorizer sets or removes it.
@@ -103,8 +104,19 @@ impl Allowance {
         let is_set = self.headers.iter().any(|(known, _)| *known == name);
         if !is_set && !self.removed.contains(&name) {
             self.headers.push((name, value));
+            self.passed += 1;
         }
     }
+}
+
+/// A name for headers, if there are any.
+fn named(headers: &[(HeaderName, HeaderValue)]) -> Option<Arc<str>> {
+    if headers.is_empty() {
+        return None;
+    }
+    let parts =
+        headers.iter().flat_map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]);
+    Some(digest(&parts.collect::<Vec<_>>()).into())
 }
 
 /// Why one attempt of a check came to nothing.

@@ -8,10 +8,10 @@ use bytes::Bytes;
 
 use super::Session;
 use super::warm::{ConnectionUser, WarmConnection};
-use crate::protocol::build;
 use crate::protocol::edit::{JsonObject, quoted};
 use crate::protocol::names::Era;
 use crate::protocol::server_info::ServerInfo;
+use crate::protocol::{Message, build};
 use crate::upstream::call::ClientSink;
 use crate::upstream::handshake::{self, HandshakeParams};
 use crate::upstream::startup::ListingProgress;
@@ -29,6 +29,13 @@ impl Session {
             headers: self.headers.clone(),
         };
         self.handshake.set(handshake).is_ok()
+    }
+
+    /// The client's `initialize` as a request, for whoever decides whether it may still be greeted.
+    pub(crate) fn greeting(&self) -> Option<Message> {
+        let params = &self.handshake.get()?.initialize;
+        let before = br#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":"#.as_slice();
+        Message::parse([before, params, b"}"].concat().into()).ok()
     }
 
     /// The catalog cache key for this server and clients like this one; clients that have not sent
