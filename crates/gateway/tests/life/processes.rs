@@ -24,7 +24,6 @@ async fn sessions_that_nobody_uses_do_not_keep_others_from_their_servers() {
         })
         .await;
     }
-    assert_eq!(processes(gateway.tag()).len(), MOST);
 
     let client = Legacy::connect(&gateway, "/mcp").await;
     for name in &names {

@@ -43,13 +43,15 @@ async fn a_session_that_nobody_uses_gives_its_servers_back_and_goes_on_with_new_
     let gateway = Gateway::serve_with("session_idle = \"1s\"", &servers).await;
     let idle = Legacy::connect(&gateway, "/mcp").await;
     idle.request("logging/setLevel", json!({"level": "debug"})).await;
-    let list = idle.request("tools/list", json!({})).await["result"].clone();
+    // On a busy machine the list also says that its server is starting.
+    let list = async || idle.request("tools/list", json!({})).await["result"]["tools"].clone();
+    let before = list().await;
     for round in 1..=2 {
         idle.works("a__echo").await;
         idle.works("b__echo").await;
         assert_eq!(ledger.count("start"), round);
         until(10, "its own server is stopped", async || processes(gateway.tag()).len() == 1).await;
-        assert_eq!(idle.request("tools/list", json!({})).await["result"], list);
+        assert_eq!(list().await, before);
     }
     assert!(
         gateway
