@@ -236,6 +236,7 @@ const LAYERS: [(&str, &[&str]); 2] = [
             "protocol",
             "config",
             "runtime",
+            "platform",
             "trace",
             "store",
             "queue",

@@ -1,10 +1,10 @@
 //! Seawall's gateway: stands between MCP clients and MCP servers, loses no message, and speaks both
 //! eras of the protocol.
 //!
-//! The folders are layers: `protocol`, `config`, `runtime`, `trace`, `store`, `queue`, `authz`,
-//! `upstream`, `client`, `translate`, `catalog`, `policy`, `route`, `call`, `gateway`, `frontend`,
-//! `admin`, `check`, `remote`, `top`, `cli`. A folder uses only the folders before it. `call` is
-//! the life of a call; read `call` first.
+//! The folders are layers: `protocol`, `config`, `runtime`, `platform`, `trace`, `store`, `queue`,
+//! `authz`, `upstream`, `client`, `translate`, `catalog`, `policy`, `route`, `call`, `gateway`,
+//! `frontend`, `admin`, `check`, `remote`, `top`, `cli`. A folder uses only the folders before it.
+//! `call` is the life of a call; read `call` first.
 
 mod admin;
 mod authz;
@@ -16,6 +16,7 @@ mod client;
 mod config;
 mod frontend;
 mod gateway;
+mod platform;
 mod policy;
 mod protocol;
 pub mod queue;

@@ -6,7 +6,6 @@
 //! `needs` checks the gateway's own ports and store, `warn` finds harmless surprises, `show` writes
 //! the report.
 
-mod holder;
 pub(crate) mod needs;
 pub(super) mod reached;
 mod scheme;

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use tokio::net::TcpSocket;
 
-use super::holder;
 use crate::authz::identity::Identity;
 use crate::config::{Config, Problem, ServerAuthz};
 use crate::frontend::http;
+use crate::platform;
 use crate::queue::{self, StoreTrouble};
 use crate::runtime::http_client::SharedHttpClient;
 
@@ -160,13 +160,15 @@ fn softened(
 fn address(address: SocketAddr) -> Result<Option<String>, UnmetRequirement> {
     match bind(address) {
         Ok(()) => Ok(None),
-        Err(error) if error.kind() == ErrorKind::AddrInUse => match holder::of_port(address) {
-            Some(holder) if holder.is_ours() => {
-                Ok(Some(format!("a gateway that runs has it: {}", holder.words())))
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            match platform::port_holder(address) {
+                Some(holder) if holder.is_ours() => {
+                    Ok(Some(format!("a gateway that runs has it: {}", holder.words())))
+                }
+                Some(holder) => Err(taken(&holder.words())),
+                None => Err(taken("another program")),
             }
-            Some(holder) => Err(taken(&holder.words())),
-            None => Err(taken("another program")),
-        },
+        }
         Err(error) => Err(unbound(&error)),
     }
 }
@@ -212,7 +214,7 @@ fn store(folder: &Path) -> Result<Option<String>, UnmetRequirement> {
         StoreTrouble::Io { .. } => unmet("cannot_write", trouble.to_string(), next),
         _ => unmet("damaged", trouble.to_string(), "Nothing is repaired or deleted by itself."),
     })?;
-    match file.as_deref().and_then(holder::of_lock) {
+    match file.as_deref().and_then(platform::lock_holder) {
         None => Ok(None),
         Some(Some(holder)) if holder.is_ours() => {
             Ok(Some(format!("a gateway that runs has it: {}", holder.words())))

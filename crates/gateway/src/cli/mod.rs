@@ -15,12 +15,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use rustix::process::Signal;
 
 use self::serve::{ReadAgain, catalog_cache, on_http, on_stdio};
 use super::config;
-use crate::runtime::{log, parent};
-use crate::upstream::{child, watcher};
+use crate::platform;
+use crate::runtime::log;
 
 /// A usage or configuration error.
 pub const USAGE: u8 = 1;
@@ -188,22 +187,22 @@ pub fn parsed() -> Result<Cli, ExitCode> {
 /// Does what must come before any thread: ties this process to its launcher, and runs the commands
 /// that turn it into a server's command or the watcher. `None` for all others.
 pub fn begin(cli: &Cli) -> Option<ExitCode> {
-    if let Some(Err(error)) = cli.launcher.map(|pid| parent::end_with(pid, Signal::TERM)) {
+    if let Some(Err(error)) = cli.launcher.map(platform::end_with) {
         log::tell(&format!("cannot follow the launcher: {error}"));
         return Some(ExitCode::from(UNREACHABLE));
     }
     match &cli.command {
         Command::StartServer(start) => {
-            let error = child::become_server(start.parent, &start.command);
+            let error = platform::become_server(start.parent, &start.command);
             log::tell(&format!("cannot start {:?}: {error}", start.command.first()));
             Some(ExitCode::from(UNREACHABLE))
         }
         Command::WatchGateway { detached } => {
-            let watched = watcher::watch(*detached);
+            let watched = platform::watch(*detached);
             Some(if watched.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(UNREACHABLE) })
         }
         _ => {
-            child::launch_through("/proc/self/exe".into());
+            platform::start_servers_through_this_program();
             None
         }
     }

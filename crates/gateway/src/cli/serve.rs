@@ -16,11 +16,11 @@ use crate::frontend::guard::OriginGuard;
 use crate::frontend::http::HttpListener;
 use crate::frontend::stdio;
 use crate::gateway::Gateway;
+use crate::platform;
 use crate::queue::{QueueBounds, QueueStore, StoreTrouble};
 use crate::reload::{ReloadCause, Reloader};
 use crate::runtime::log;
 use crate::store::catalog_cache::CatalogCache;
-use crate::upstream::orphans;
 
 /// The catalog cache: in the store's folder if there is a store, else in the user's state folder.
 pub(super) fn catalog_cache(config: &Config, is_off: bool) -> CatalogCache {
@@ -59,7 +59,7 @@ async fn gateway(
             .map_err(|error| (USAGE, format!("cannot export telemetry: {error}")))?;
     }
     // Ends the orphans of a gateway that crashed; the start does not wait for it.
-    gateway.lifecycle.spawn(orphans::sweep());
+    gateway.lifecycle.spawn(platform::end_orphans());
     Ok(gateway)
 }
 

@@ -19,11 +19,11 @@ use crate::client::caller::Caller;
 use crate::client::session::Session;
 use crate::client::stream::{ClientStream, NextEvent, StreamReader};
 use crate::gateway::Gateway;
+use crate::platform;
 use crate::protocol::lines::{LineReader, PipeLine};
 use crate::protocol::names::Era;
 use crate::protocol::pieces::TwoPieces;
 use crate::protocol::{Message, MessageKind, Outline, Reject, build, hash, limits};
-use crate::runtime::stdin;
 use crate::store::journal::JournalPlace;
 use crate::upstream::call::{DeliveryReceipt, GatewayCall};
 
@@ -159,7 +159,7 @@ impl ClientEnd {
     /// Asks the system whether the end is closed. The reader hears of it later, and an answer that
     /// overtakes it would count as read by a client that has gone.
     fn look(&self) {
-        if stdin::is_closed() {
+        if platform::stdin_is_closed() {
             self.closed();
         }
     }

@@ -1,5 +1,4 @@
-//! The process itself: log, shutdown, its parent, stdin, descriptors, random ids, the time of day,
-//! its HTTP client.
+//! The process itself: log, shutdown, descriptors, random ids, the time of day, its HTTP client.
 
 pub(crate) mod clock;
 pub mod descriptors;
@@ -7,8 +6,6 @@ pub mod http_client;
 pub(crate) mod lifecycle;
 pub mod log;
 mod log_limit;
-pub(crate) mod parent;
 pub(crate) mod plural;
 pub(crate) mod random;
-pub(crate) mod stdin;
 pub(crate) mod stop;

@@ -6,7 +6,6 @@
 //! few times, `probe` opens one connection and closes it again, `supervisor` keeps a connection
 //! open, `reconnect` sets the pace of reconnection. `status` holds the observed state of a server,
 //! `endpoint` resolves the POST address of a legacy event stream, `stderr` reads a child's stderr,
-//! `orphans` finds the processes that a child started, `watcher` outlives the gateway to end those,
 //! `header_params` copies arguments into headers for tools that ask for it, and `chaos` adds faults
 //! where the configuration asks for them.
 
@@ -21,7 +20,6 @@ pub(crate) mod header_params;
 pub(crate) mod http;
 pub(crate) mod incidents;
 mod lost_session;
-pub(crate) mod orphans;
 pub(crate) mod pipe;
 pub(crate) mod probe;
 pub(crate) mod processes;
@@ -36,7 +34,6 @@ pub(crate) mod status;
 mod stderr;
 mod stderr_limit;
 pub(crate) mod supervisor;
-pub(crate) mod watcher;
 mod websocket;
 
 use std::sync::atomic::AtomicBool;

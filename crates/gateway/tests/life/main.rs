@@ -22,6 +22,8 @@ mod kit;
 mod comeback;
 mod deaths;
 mod leftovers;
+#[cfg(seawall_portable)]
+mod portable;
 mod processes;
 mod reconnect;
 mod rest;

@@ -88,7 +88,7 @@ const VARIABLES: [Row; 13] = [
     ),
     (
         "SEAWALL_GATEWAY",
-        "set for every process of a server",
+        "set for every process of a server, on Linux",
         "by it the gateway finds what a server left behind; not for you to set",
     ),
 ];

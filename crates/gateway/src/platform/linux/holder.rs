@@ -11,7 +11,7 @@ const LOOKED_AT: usize = 20_000;
 
 /// A process that holds a port or a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct PortHolder {
+pub(crate) struct PortHolder {
     pid: u32,
     /// The name of the process's program, if this user may see it.
     program: String,
@@ -19,12 +19,12 @@ pub(super) struct PortHolder {
 
 impl PortHolder {
     /// Whether the process runs the same program as this one.
-    pub(super) fn is_ours(&self) -> bool {
+    pub(crate) fn is_ours(&self) -> bool {
         self.program == own_program()
     }
 
     /// Program and pid, in words.
-    pub(super) fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         format!("{} (process {})", self.program, self.pid)
     }
 }
@@ -43,7 +43,7 @@ fn program(pid: u32) -> String {
 }
 
 /// The process that listens on an address.
-pub(super) fn of_port(address: SocketAddr) -> Option<PortHolder> {
+pub(crate) fn of_port(address: SocketAddr) -> Option<PortHolder> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"]
         .map(|path| fs::read_to_string(path).unwrap_or_default());
     let sockets: Vec<String> = tables
@@ -80,7 +80,7 @@ fn in_table(ip: IpAddr) -> String {
 }
 
 /// Whether a file is locked, and the process that holds it, if it can be seen.
-pub(super) fn of_lock(path: &Path) -> Option<Option<PortHolder>> {
+pub(crate) fn of_lock(path: &Path) -> Option<Option<PortHolder>> {
     let (path, file) = (path.canonicalize().ok()?, fs::metadata(path).ok()?);
     let (major, minor) = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
     let name = format!("{major:02x}:{minor:02x}:{}", file.ino());

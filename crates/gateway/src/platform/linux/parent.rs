@@ -7,7 +7,7 @@ use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 /// Asks the kernel to send `signal` to this process when `parent` ends; fails if it has ended
 /// already. To be called by the main thread, which lives as long as the process.
-pub(crate) fn end_with(parent: u32, signal: Signal) -> io::Result<()> {
+pub(super) fn end_with(parent: u32, signal: Signal) -> io::Result<()> {
     set_parent_process_death_signal(Some(signal))?;
     // A parent that died before the death signal was set sends none: the changed parent pid shows
     // it.

@@ -6,39 +6,57 @@
 //! start time) and the connection. A process with the mark of a gateway that is gone is an orphan.
 //! A process that removes the variable is left alone.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::ChildStdin;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_signal};
-use tokio::time::{Instant, sleep};
+use tokio::process::Child;
+
+use crate::platform::ending;
+use crate::platform::watcher;
 
 /// The variable that holds the mark.
-pub(crate) const VARIABLE: &str = "SEAWALL_GATEWAY";
+const VARIABLE: &str = "SEAWALL_GATEWAY";
 
 /// The most bytes of an environment that are read; the system allows about as many.
 const ENVIRONMENT: u64 = 6 << 20;
-/// The time between SIGTERM and SIGKILL.
-const GRACE: Duration = Duration::from_millis(500);
-/// How often the gateway checks whether all processes are gone.
-const LOOK: Duration = Duration::from_millis(20);
-/// How often SIGKILL is repeated, for processes that fork faster than they are killed.
-const ROUNDS: usize = 20;
 
 /// A mark that no other connection has; `None` where processes cannot be told apart.
-pub(crate) fn next() -> Option<String> {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    Some(format!("{}-{}", own()?, NEXT.fetch_add(1, Ordering::Relaxed)))
-}
+pub(in crate::platform) struct Mark(Option<String>);
 
-/// Ends every process with this mark: SIGTERM, then SIGKILL.
-pub(crate) async fn end(mark: &str) {
-    let mark = mark.to_owned();
-    end_all(move |found| found == mark, |_| {}).await;
+impl Mark {
+    pub(in crate::platform) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(own().map(|own| format!("{own}-{}", NEXT.fetch_add(1, Ordering::Relaxed))))
+    }
+
+    /// The variable that the server gets.
+    pub(in crate::platform) fn variable(&self) -> Option<(OsString, OsString)> {
+        self.0.as_ref().map(|mark| (VARIABLE.into(), mark.into()))
+    }
+
+    /// Makes sure that somebody ends what the server starts, if the gateway cannot: starts the
+    /// watcher, once. Without a watcher, the next gateway ends it.
+    pub(in crate::platform) async fn started(&self, launcher: &Path, _: Pid, _: &mut Child) {
+        /// The writing end of the watcher's pipe, held for as long as the gateway lives.
+        static ALIVE: OnceLock<Option<ChildStdin>> = OnceLock::new();
+        ALIVE.get_or_init(|| watcher::start(launcher));
+    }
+
+    /// Ends every process with this mark: SIGTERM, then SIGKILL. The group was ended, but does not
+    /// reach processes that moved to a session of their own.
+    pub(in crate::platform) async fn ended(self, _: Option<Pid>) {
+        if let Some(mark) = self.0 {
+            end_all(move |found| found == mark, |_| {}).await;
+        }
+    }
 }
 
 /// Ends the orphans of gateways that are gone, and logs a line for each.
@@ -59,26 +77,14 @@ async fn end_all(is_wanted: impl Fn(&str) -> bool + Clone + Send + 'static, tell
         let is_wanted = is_wanted.clone();
         tokio::task::spawn_blocking(move || marked(is_wanted)).await.unwrap_or_default()
     };
-    let mut found = look().await;
-    for process in &found {
-        tell(process.pid);
-        process.signal(Signal::TERM);
-    }
-    let insist = Instant::now() + GRACE;
-    while !found.is_empty() && Instant::now() < insist {
-        sleep(LOOK).await;
-        found = look().await;
-    }
-    for _ in 0..ROUNDS {
-        if found.is_empty() {
-            return;
+    let signal = |process: &MarkedProcess, signal| {
+        // SIGTERM is the first.
+        if signal == Signal::TERM {
+            tell(process.pid);
         }
-        for process in &found {
-            process.signal(Signal::KILL);
-        }
-        sleep(LOOK).await;
-        found = look().await;
-    }
+        let _gone = pidfd_send_signal(&process.handle, signal);
+    };
+    ending::end_all(look, signal).await;
 }
 
 /// A process, held by a pidfd so that its pid cannot come to mean another process.
@@ -86,12 +92,6 @@ async fn end_all(is_wanted: impl Fn(&str) -> bool + Clone + Send + 'static, tell
 struct MarkedProcess {
     pid: i32,
     handle: OwnedFd,
-}
-
-impl MarkedProcess {
-    fn signal(&self, signal: Signal) {
-        let _gone = pidfd_send_signal(&self.handle, signal);
-    }
 }
 
 /// The processes of this user whose mark is wanted; never this process.
@@ -115,7 +115,7 @@ fn marked(is_wanted: impl Fn(&str) -> bool) -> Vec<MarkedProcess> {
         .collect()
 }
 
-/// The mark of a process.
+/// The mark that a process has.
 fn mark_of(pid: i32) -> Option<String> {
     let mut environment = Vec::new();
     fs::File::open(format!("/proc/{pid}/environ"))
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn only_a_gateway_of_this_namespace_that_is_gone_leaves_orphans() {
-        let ours = next().unwrap();
+        let ours = Mark::new().0.unwrap();
         assert!(!is_orphan(&ours), "{ours}");
         let parts: Vec<&str> = ours.split('-').collect();
         let with = |place: usize, value: &str| {
@@ -190,6 +190,6 @@ mod tests {
 
     #[test]
     fn no_two_marks_are_the_same() {
-        assert_ne!(next(), next());
+        assert_ne!(Mark::new().0, Mark::new().0);
     }
 }
