@@ -1,4 +1,4 @@
-//! Decides how a duration is spelled: `"250ms" "30s" "2m" "1h"`.
+//! Decides how a duration is spelled: `"250ms" "30s" "2m" "1h" "1m30s"`.
 
 use std::time::Duration;
 
@@ -21,20 +21,32 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
             "{text:?} is not a duration; write for example \"250ms\", \"30s\", \"2m\" or \"1h\""
         )
     };
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let unit_ms = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => return Err(unreadable()),
-    };
-    let number: u64 = number.parse().map_err(|_| unreadable())?;
-    let duration = number.checked_mul(unit_ms).map(Duration::from_millis);
-    duration
+    let (mut rest, mut sum) = (text, Some(0_u64));
+    if rest.is_empty() {
+        return Err(unreadable());
+    }
+    while !rest.is_empty() {
+        let (number, after) = split(rest, |letter| !letter.is_ascii_digit());
+        let (unit, more) = split(after, |letter| letter.is_ascii_digit());
+        let unit_ms = match unit {
+            "ms" => 1,
+            "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            _ => return Err(unreadable()),
+        };
+        let number: u64 = number.parse().map_err(|_| unreadable())?;
+        sum = sum.zip(number.checked_mul(unit_ms)).and_then(|(sum, more)| sum.checked_add(more));
+        rest = more;
+    }
+    sum.map(Duration::from_millis)
         .filter(|duration| *duration <= LONGEST)
         .ok_or_else(|| "must not exceed 7 days".to_owned())
+}
+
+/// What stands before the first letter of a kind, and the rest.
+fn split(text: &str, ends: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(ends).unwrap_or(text.len()))
 }
 
 /// A duration as a config file spells it.

@@ -127,15 +127,21 @@ fn a_file_of_variables_has_comments_and_quotes() {
 
 #[test]
 fn durations_have_a_unit_and_a_bound() {
-    for (text, ms) in
-        [("0s", 0), ("250ms", 250), ("30s", 30_000), ("2m", 120_000), ("1h", 3_600_000)]
-    {
+    for (text, ms) in [
+        ("0s", 0),
+        ("250ms", 250),
+        ("30s", 30_000),
+        ("2m", 120_000),
+        ("1h", 3_600_000),
+        ("1m30s", 90_000),
+        ("1h2m3s4ms", 3_723_004),
+    ] {
         assert_eq!(duration::parse(text), Ok(Duration::from_millis(ms)));
     }
-    for text in ["", "30", "s", "-1s", "1.5s", "1d", "1 s", "1s ", "1ss"] {
+    for text in ["", "30", "s", "-1s", "1.5s", "1d", "1 s", "1s ", "1ss", "1m30", "1m-3s"] {
         assert!(duration::parse(text).is_err(), "{text}");
     }
-    for text in ["169h", "18446744073709551615h"] {
+    for text in ["169h", "168h1ms", "18446744073709551615h", "18446744073709551615ms1ms"] {
         assert_eq!(duration::parse(text), Err("must not exceed 7 days".to_owned()));
     }
 }
