@@ -1,8 +1,9 @@
 //! Decides how a configuration is shown in agentgateway's shape, for what reads its `/config`.
 //!
 //! CAIPE's sidecar takes this answer, changes the routes and writes it back as the file: what says
-//! who may call must survive that. Nothing secret is shown: no header's value, no argument, no
-//! variable's value.
+//! who may call must survive that. What the shape has no words for stands under `seawall`, which is
+//! refused in a file: so a restriction is never lost. Nothing secret is shown: no header's value, no
+//! argument, no variable's value.
 
 use http::Uri;
 use serde_json::{Map, Value, json};
@@ -15,12 +16,19 @@ use crate::config::{
     ServerConfig, Transport,
 };
 
+/// Where rules stand that only Seawall has.
+const OWN: &str = "seawall";
+
 /// The whole configuration.
 pub(crate) fn shape(config: &Config) -> Value {
     let routes: Vec<Value> = config.servers.iter().map(|server| route(server, config)).collect();
     let mut listener = json!({"protocol": "HTTP", "routes": routes});
-    if let Some(jwt) = config.identity.as_ref().and_then(jwt_auth) {
-        listener["policies"] = json!({"jwtAuth": jwt});
+    let identity = config.identity.as_ref();
+    let jwt = identity.and_then(jwt_auth).map(|jwt| ("jwtAuth".to_owned(), jwt));
+    let own = identity.and_then(own_rules).map(|own| (OWN.to_owned(), own));
+    let policies: Map<String, Value> = jwt.into_iter().chain(own).collect();
+    if !policies.is_empty() {
+        listener["policies"] = Value::Object(policies);
     }
     let mut shape = json!({"binds": [{"port": config.listen.port(), "listeners": [listener]}]});
     if let Some(admin) = &config.admin {
@@ -38,6 +46,18 @@ fn jwt_auth(identity: &IdentityConfig) -> Option<Value> {
     };
     shown["mode"] = json!("strict");
     Some(shown)
+}
+
+/// What restricts callers and has no words in agentgateway's shape.
+fn own_rules(identity: &IdentityConfig) -> Option<Value> {
+    let limited = identity.jwt.iter().filter(|jwt| jwt.servers.is_some());
+    let limited: Vec<&str> = limited.map(|jwt| jwt.issuer.as_str()).collect();
+    let only_keys = identity.jwt.is_empty();
+    let is_more = only_keys || !identity.scopes.is_empty() || !limited.is_empty();
+    let keys = identity.api_keys.len();
+    is_more.then(
+        || json!({"apiKeys": keys, "scopes": identity.scopes, "issuersOfSomeServers": limited}),
+    )
 }
 
 fn issuer(jwt: &JwtConfig) -> Value {
@@ -62,6 +82,11 @@ fn route(server: &ServerConfig, config: &Config) -> Value {
         ServerAuthz::Own(own) => Some(own.as_ref()),
     };
     policies.extend(authz.map(|authz| ("extAuthz".to_owned(), ext_authz(authz))));
+    let context = authz.map(|authz| authz.context_extensions.len()).unwrap_or_default();
+    if context > 0 || !server.access.scopes.is_empty() {
+        let own = json!({"scopes": server.access.scopes, "contextExtensions": context});
+        policies.insert(OWN.to_owned(), own);
+    }
     let rules = server.access.pass_headers.iter();
     let set: Map<String, Value> = rules
         .filter_map(|rule| Some((rule.to.to_string(), json!(expression::of_header(rule)?))))

@@ -104,6 +104,38 @@ fn any_configuration_is_shown_without_what_may_be_secret() {
     assert_eq!(listener["policies"]["jwtAuth"]["mode"], "strict");
 }
 
+/// A sidecar that writes such an answer back is told, and the file in force stays.
+#[test]
+fn a_restriction_that_the_shape_has_no_words_for_is_refused_when_it_is_written_back() {
+    let jwt = "[[identity.jwt]]\nissuer = \"https://i.example\"\naudiences = [\"a\"]\njwks = \"keys.json\"\n";
+    let server = "[servers.a]\nurl = \"https://a.example/mcp\"\n";
+    let key = format!("[[identity.api_keys]]\nname = \"ci\"\nsha256 = \"{}\"\n", "a".repeat(64));
+    for (own, is_said) in [
+        (format!("{server}{jwt}"), true),
+        (format!("{server}{jwt}{key}"), true),
+        (format!("{server}{key}"), false),
+        (format!("{server}scopes = [\"s\"]\n{jwt}"), false),
+        (format!("{server}[identity]\nscopes = [\"s\"]\n{jwt}"), false),
+        (format!("{server}{jwt}servers = [\"a\"]\n"), false),
+        (
+            format!(
+                "{server}{jwt}[ext_authz]\nservice = \"a:1\"\ncontext_extensions = {{ k = \"v\" }}\n"
+            ),
+            false,
+        ),
+    ] {
+        let shown = shape(&toml_file(&own).good("seawall.toml")).to_string();
+        let kit = Kit::new().file("again.yaml", &shown);
+        match is_said {
+            true => drop(kit.good("again.yaml")),
+            false => {
+                let problems = kit.problems("again.yaml");
+                assert!(problems.contains("seawall: is not supported"), "{own}: {problems}");
+            }
+        }
+    }
+}
+
 #[test]
 fn either_version_states_its_timeout() {
     for (written, millis) in [
