@@ -54,7 +54,8 @@ impl<T: Clone> Run<'_, T> {
         let first = match self.tool.hedge_delay() {
             None if self.has_second_chance() => self.with_second_chance(self.started, send).await,
             None => self.once(self.tool, &self.call.arguments, AttemptRole::Call, send).await,
-            Some(_) => self.hedged(send).await,
+            // Boxed, as the second attempt is: a tool without hedges should not carry the race.
+            Some(_) => Box::pin(self.hedged(send)).await,
         };
         match first {
             Ok(value) => Ok(value),
@@ -149,7 +150,7 @@ impl<T: Clone> Run<'_, T> {
                 let budget = &self.tool.server.budget;
                 // Boxed: this path is rare.
                 let second = |token| Box::pin(self.second(token, AttemptRole::Again, send));
-                hedge::race(Duration::ZERO, budget, first, second, is_final).await
+                Box::pin(hedge::race(Duration::ZERO, budget, first, second, is_final)).await
             }
         }
     }

@@ -26,7 +26,7 @@ pub(crate) async fn ask(
     if route.access.is_open(&server.name) {
         return ask_allowed(route, caller, server, call).await;
     }
-    let call = match authorize(route, server, call).await {
+    let call = match Box::pin(authorize(route, server, call)).await {
         Ok(call) => call,
         Err(refusal) => {
             if let Refusal::NotAllowed(_, refused) = &refusal {
@@ -36,7 +36,7 @@ pub(crate) async fn ask(
         }
     };
     let answer = ask_allowed(route, caller, server, &call).await?;
-    filtered(route, server, caller.era(), &call, answer).await
+    Box::pin(filtered(route, server, caller.era(), &call, answer)).await
 }
 
 /// The refusal of a call that may repeat an earlier one: this one was not sent, but the earlier one
@@ -68,7 +68,9 @@ pub(crate) async fn ask_allowed(
     call: &GatewayCall,
 ) -> Reply {
     if cached_lists::is_list(&call.request) {
-        return list(route, caller, server, call).await;
+        // Boxed: a call of a tool should not carry the future of a list, nor that of a request
+        // without a policy.
+        return Box::pin(list(route, caller, server, call)).await;
     }
     match policy::of(route, caller, server, call).await {
         Some(policy) => {
@@ -77,7 +79,7 @@ pub(crate) async fn ask_allowed(
         }
         None => {
             let wait = |_| server.reconnect.patience();
-            send(route, caller, server, call, &SendAgain::default(), wait).await
+            Box::pin(send(route, caller, server, call, &SendAgain::default(), wait)).await
         }
     }
 }

@@ -50,7 +50,10 @@ pub(crate) async fn execute(
     execution.write = execution.noted();
     let own = execution.policy.own;
     call.control.limit_questions(own.question_time);
-    let Some(rejoin) = execution.asked.rejoin.clone() else { return execution.run().await };
+    let Some(rejoin) = execution.asked.rejoin.clone() else {
+        // Boxed, as below: the future of the pipeline lies in the future of a call only once.
+        return Box::pin(execution.run()).await;
+    };
     let (policies, policy, asked) =
         (&route.policies, Arc::clone(&execution.policy), Arc::clone(&execution.asked));
     // The ledger keeps the answer for a rejoin until the receipt confirms that the client got it.
@@ -401,9 +404,8 @@ impl Execution {
         let call = GatewayCall { ends, ..self.as_attempted(&attempt, watched.call()?)? };
         let call = self.allowed(server, &attempt, call).await?;
         self.write.iter().for_each(|write| write.begin());
-        let reply = watched
-            .run(self.policy.own.idle_timeout, self.ask(server, &call, attempt.timeout))
-            .await;
+        let asked = pin!(self.ask(server, &call, attempt.timeout));
+        let reply = watched.run(self.policy.own.idle_timeout, asked).await;
         match reply {
             Ok(answer) if is_passing(&answer) || self.has_too_many_items(&answer) => {
                 let signals = error_signals(&answer);

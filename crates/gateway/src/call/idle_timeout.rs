@@ -1,6 +1,7 @@
 //! Watches a running attempt: messages of the server reset the idle timeout, a question to the
 //! client stops the call's clock, and a client that wants progress gets a heartbeat.
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -70,18 +71,18 @@ impl IdleTimeout {
         Ok(call)
     }
 
-    /// Runs the call until it is answered or the server was silent for `idle`.
+    /// Runs the call until it is answered or the server was silent for `idle`. The work is lent: as
+    /// an argument of its own it would lie in this future twice.
     pub(crate) async fn run(
         &self,
         idle: Option<Duration>,
-        work: impl Future<Output = Reply>,
+        mut work: Pin<&mut impl Future<Output = Reply>>,
     ) -> Reply {
         let token =
             self.call.request.meta("progressToken").map(|span| self.call.request.slice(span));
         if idle.is_none() && token.is_none() {
             return work.await;
         }
-        let mut work = std::pin::pin!(work);
         loop {
             // Recomputed each round: a message or a question since the last round has moved the
             // deadline.

@@ -84,7 +84,9 @@ async fn untraced(
             traced::note_version(call, &connection);
             add_faults(server, &connection, call).await.map_err(failed)?;
             if connection.era() == Era::Modern {
-                return to_modern::exchange(session, stream, server, &connection, call).await;
+                // Boxed, here and below: between two clients of one era nothing is translated.
+                return Box::pin(to_modern::exchange(session, stream, server, &connection, call))
+                    .await;
             }
             let answer = connection.request(call).await.map_err(failed)?;
             // Only after success: the session replays these requests (subscriptions, log level)
@@ -114,7 +116,7 @@ async fn untraced(
             add_faults(server, &connection, call).await.map_err(failed)?;
             match connection.era() {
                 Era::Modern => connection.request(call).await.map_err(failed),
-                Era::Legacy => to_legacy::exchange(server, pool, connection, call).await,
+                Era::Legacy => Box::pin(to_legacy::exchange(server, pool, connection, call)).await,
             }
         }
     }

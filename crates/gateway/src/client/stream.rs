@@ -109,6 +109,14 @@ impl ClientStream {
         self.push(message.into(), true, false);
     }
 
+    /// Ends the stream, with the answer if there is one.
+    pub(crate) fn finish(&self, answer: Option<TwoPieces>) {
+        match answer {
+            Some(answer) => self.answer(answer),
+            None => self.end(),
+        }
+    }
+
     /// Ends the current read, if the client can come back for the rest.
     pub(crate) fn pause(&self) {
         let mut state = self.state();

@@ -27,8 +27,8 @@ pub(super) async fn admit(
     let mut origin = CallOrigin::remote(host(parts), client(headers), seen);
     origin.trace = tracer.of_headers(headers);
     if let Some(identity) = &access.identity {
-        let found = identity
-            .identify(headers, path)
+        // Boxed: where everybody may call, no call carries it.
+        let found = Box::pin(identity.identify(headers, path))
             .await
             .map_err(|refusal| told(&refusal.refusal(identity, path, &origin.host), None))?;
         origin.caller = found.key();

@@ -69,14 +69,16 @@ pub(super) async fn read(
     while let Some(data) = pace.next(&mut body).await? {
         if whole.len() + data.len() > room.largest {
             let untaken = RefusedMessage::Rejected(Reject::Size(room.largest));
-            return Err(discard(untaken, [whole.freeze(), data], body, pace).await);
+            // Boxed, as below: nearly every body is taken.
+            return Err(Box::pin(discard(untaken, [whole.freeze(), data], body, pace)).await);
         }
         // The common case: one small frame is used as it is, without a copy.
         if whole.is_empty() && body.is_end_stream() && data.len() <= limits::COPIED {
             return Ok(data);
         }
         if whole.len() + data.len() > limits::COPIED && !share.grow(data.len()) {
-            return Err(discard(RefusedMessage::Crowded, [whole.freeze(), data], body, pace).await);
+            let untaken = RefusedMessage::Crowded;
+            return Err(Box::pin(discard(untaken, [whole.freeze(), data], body, pace)).await);
         }
         whole.extend_from_slice(&data);
     }

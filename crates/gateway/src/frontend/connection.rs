@@ -107,7 +107,8 @@ pub(crate) async fn serve<B, F>(
     let activity = Arc::clone(&place.activity);
     let watch = Arc::clone(&activity);
     let service = service_fn(move |request| {
-        let (answer, busy) = (answer(request), watch.begin());
+        // Boxed: a connection without a request takes no room for one, and none is moved into it.
+        let (answer, busy) = (Box::pin(answer(request)), watch.begin());
         async move {
             let answer = answer.await;
             drop(busy);

@@ -203,10 +203,10 @@ impl HttpServer {
         match parts.method {
             Method::POST => {}
             Method::GET if !is_modern => {
-                return legacy::get(&self.sessions, origin, parts).await;
+                return Box::pin(legacy::get(&self.sessions, origin, parts)).await;
             }
             Method::DELETE if !is_modern => {
-                return legacy::delete(&self.sessions, origin, parts).await;
+                return Box::pin(legacy::delete(&self.sessions, origin, parts)).await;
             }
             _ => return not_allowed(is_modern),
         }

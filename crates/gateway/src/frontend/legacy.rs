@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use super::admission;
+use super::attended::{AttendedCall, CallEnd};
 use super::refused;
 use super::respond::{self, Body, EventFormat};
 use super::sessions::{HttpSession, ResumedStream, Sessions};
@@ -34,7 +35,8 @@ pub(super) async fn post(
     message: Message,
 ) -> Response<Body> {
     if message.method() == "initialize" && !parts.headers.contains_key(header::SESSION) {
-        return initialize(sessions, route, origin, parts, message).await;
+        // Boxed, here and below, so that a call carries only what every call needs.
+        return Box::pin(initialize(sessions, route, origin, parts, message)).await;
     }
     let session = match find(sessions, origin, parts, message.id()) {
         Ok(session) => session,
@@ -47,20 +49,20 @@ pub(super) async fn post(
         RecordOnDone { sessions, id: text(&parts.headers, header::SESSION).unwrap_or_default() };
     match message.kind() {
         MessageKind::Request if RecordOnDone::matters(&message) => {
-            keep.request(&session, origin, message).await
+            Box::pin(keep.request(&session, origin, message)).await
         }
         MessageKind::Request => request(&session, origin, message, limits::KEEP_ALIVE).await,
         MessageKind::Notification => {
-            let hear = may_hear(&session.route(), origin, &message).await;
-            session
-                .session
-                .notified(&message, |server| hear.iter().any(|name| name == server))
-                .await;
+            let hear = Box::pin(may_hear(&session.route(), origin, &message)).await;
+            let may_hear = |server: &str| hear.iter().any(|name| name == server);
+            Box::pin(session.session.notified(&message, may_hear)).await;
             respond::empty(StatusCode::ACCEPTED)
         }
         MessageKind::Result | MessageKind::Error => {
             let message = match session.session.asker(&message) {
-                Some(server) => answer_to(&session.route(), origin, &server, message).await,
+                Some(server) => {
+                    Box::pin(answer_to(&session.route(), origin, &server, message)).await
+                }
                 None => message,
             };
             session.session.answered(message);
@@ -179,7 +181,7 @@ pub(super) fn find(
     })
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name).map(|value| value.to_str().unwrap_or_default())
 }
 
@@ -205,33 +207,36 @@ async fn request(
     let kept = (!session.route().access.is_all_open()).then(|| call.request.clone());
     let asked = StreamRequest { id: id.detached(), is_call: call.request.method() == "tools/call" };
     let (owner, to) = (Arc::clone(session), Arc::clone(&stream));
-    tokio::spawn(async move {
-        let caller = Caller::Legacy(Arc::clone(&owner.session), Arc::clone(&to));
-        let answer = dispatch(&owner.route(), &caller, call).await;
-        // Dropped before the answer is visible: a client may reuse the id as soon as it reads the
-        // answer.
-        drop(began);
-        match answer {
-            Some(answer) => to.answer(answer),
-            None => to.end(),
-        }
-        owner.make_room();
-    });
+    let (route, caller) =
+        (owner.route(), Caller::Legacy(Arc::clone(&owner.session), Arc::clone(&to)));
+    let work = Box::pin(async move { dispatch(&route, &caller, call).await });
+    let mut call = AttendedCall::new(work, CallEnd { owner, to, began });
     let mut reader = stream.reader(0);
-    let mut first = tokio::time::timeout(patience, reader.next()).await;
-    if matches!(first, Ok(NextEvent::Ended)) && stream.is_over() {
+    let mut first = tokio::select! {
+        // Biased: a finished call goes first, so that a quick answer becomes plain JSON and no
+        // stream.
+        biased;
+        answer = call.answer() => {
+            call.end(answer);
+            Some(reader.try_next().unwrap_or(NextEvent::Ended))
+        }
+        next = reader.next() => Some(next),
+        () = tokio::time::sleep(patience) => None,
+    };
+    drop(call);
+    if matches!(first, Some(NextEvent::Ended)) && stream.is_over() {
         // A server may have paused the stream, and the answer may have arrived before this reader
         // saw it: a new reader finds the answer.
         reader = stream.reader(0);
-        first = Ok(reader.try_next().unwrap_or(NextEvent::Ended));
+        first = Some(reader.try_next().unwrap_or(NextEvent::Ended));
     }
     let first = match first {
-        Ok(NextEvent::Said(said)) if said.last => {
+        Some(NextEvent::Said(said)) if said.last => {
             return respond::json(StatusCode::OK, said.message);
         }
-        Ok(NextEvent::Ended) if stream.is_over() => return respond::empty(StatusCode::ACCEPTED),
-        Ok(NextEvent::Said(said)) => Some(said),
-        Ok(NextEvent::Ended) | Err(_) => None,
+        Some(NextEvent::Ended) if stream.is_over() => return respond::empty(StatusCode::ACCEPTED),
+        Some(NextEvent::Said(said)) => Some(said),
+        Some(NextEvent::Ended) | None => None,
     };
     let name = session.name(session.keep(&stream, kept), Some(asked));
     let priming = session.is_primed.then(|| sse::priming(&name.at(0), RETRY));

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, HeaderName, Response, StatusCode};
 use seawall::Question;
 
 use super::admission;
+use super::attended::CallWork;
 use super::respond::{self, Body, EventFormat};
 use super::versions;
 use crate::authz::CallOrigin;
@@ -64,24 +65,23 @@ async fn request(
     stream.belongs_to(&call);
     // A call that was allowed has its answer; what a client listens to ends with its token.
     let ends = origin.expires().filter(|_| call.request.method() == "subscriptions/listen");
-    let (route, to) = (Arc::clone(route), Arc::clone(&stream));
-    let caller = Caller::Modern(client);
-    let mut work: respond::StreamedCall = Box::pin(async move {
-        match dispatch(&route, &caller, call).await {
-            Some(answer) => to.answer(answer),
-            None => to.end(),
-        }
-    });
+    let (route, caller) = (Arc::clone(route), Caller::Modern(client));
+    let mut work: CallWork = Box::pin(async move { dispatch(&route, &caller, call).await });
     let mut reader = stream.reader(0);
     let (first, is_over) = tokio::select! {
         // Biased: a finished call goes first, so that a quick answer becomes plain JSON and no
         // stream.
         biased;
-        () = &mut work => (reader.try_next(), true),
+        answer = &mut work => {
+            // Only now, when nobody waits for news of the stream: it would wake this very task.
+            stream.finish(answer);
+            (reader.try_next(), true)
+        }
         next = reader.next() => (Some(next), false),
         () = tokio::time::sleep(limits::KEEP_ALIVE) => (None, false),
     };
-    let work = Some(work).filter(|_| !is_over);
+    let work = (!is_over)
+        .then(|| -> respond::StreamedCall { Box::pin(async move { stream.finish(work.await) }) });
     match first {
         Some(NextEvent::Said(said)) if said.last => {
             let response = respond::json(status(&said.message), said.message);
@@ -119,9 +119,9 @@ fn mirrors(headers: &HeaderMap, request: &Message) -> Result<(), RpcError> {
     mirror(headers, header::NAME, named(request).as_deref())
 }
 
-fn mirror(headers: &HeaderMap, name: &str, body: Option<&str>) -> Result<(), RpcError> {
+fn mirror(headers: &HeaderMap, name: HeaderName, body: Option<&str>) -> Result<(), RpcError> {
     let wrong = |text: String| Err(RpcError::new(build::HEADER_MISMATCH, text));
-    let mut values = headers.get_all(name).iter();
+    let mut values = headers.get_all(&name).iter();
     let value = values.next();
     if values.next().is_some() {
         return wrong(format!("the header {name} stands twice"));

@@ -3,18 +3,18 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use http::HeaderValue;
+use http::{HeaderName, HeaderValue};
 
 /// The revision of the protocol.
-pub(crate) const VERSION: &str = "mcp-protocol-version";
+pub(crate) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// The method, mirrored from the body.
-pub(crate) const METHOD: &str = "mcp-method";
+pub(crate) const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 /// `params.name`, `uri` or `taskId`, mirrored from the body.
-pub(crate) const NAME: &str = "mcp-name";
+pub(crate) const NAME: HeaderName = HeaderName::from_static("mcp-name");
 /// The session id of the legacy era.
-pub(crate) const SESSION: &str = "mcp-session-id";
+pub(crate) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 /// The last event that the client read of a broken stream, from which the stream continues.
-pub(crate) const LAST_EVENT: &str = "last-event-id";
+pub(crate) const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 /// Prefix for arguments, mirrored from the body.
 pub(crate) const PARAM_PREFIX: &str = "mcp-param-";
 

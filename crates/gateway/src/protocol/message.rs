@@ -2,6 +2,7 @@
 //! of a message that the gateway's decisions need.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -28,9 +29,16 @@ const PARTS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"
 #[derive(Clone, Debug)]
 pub struct Message {
     raw: Bytes,
+    /// Shared by all copies: a call copies its request for each thing that it hands it to.
+    parts: Arc<MessageParts>,
+}
+
+/// What was found in the bytes of a message.
+#[derive(Debug)]
+struct MessageParts {
     kind: MessageKind,
     id: Option<(Id, Span)>,
-    method: Option<Bytes>,
+    method: Option<MethodName>,
     /// The span of `params`, `result` or `error`.
     body: Option<Span>,
     fields: Vec<ScannedMember>,
@@ -92,15 +100,16 @@ impl Message {
         } else {
             meta.map(|span| scan::members(&raw, span)).unwrap_or_default()
         };
-        Ok(Self { kind, id, method, body, fields, meta, raw })
+        Ok(Self { parts: Arc::new(MessageParts { kind, id, method, body, fields, meta }), raw })
     }
 
     /// The memory that the message takes, including the allocator's overhead and its entry in a
     /// table.
     pub(crate) fn weight(&self) -> usize {
         const AROUND: usize = 128;
-        let fields = self.fields.capacity() + self.meta.capacity();
-        self.raw.len() + fields * size_of::<ScannedMember>() + size_of::<Self>() + AROUND
+        let fields = self.parts.fields.capacity() + self.parts.meta.capacity();
+        let parts = fields * size_of::<ScannedMember>() + size_of::<MessageParts>();
+        self.raw.len() + parts + size_of::<Self>() + AROUND
     }
 
     /// The bytes of the message.
@@ -116,40 +125,37 @@ impl Message {
 
     /// The kind of the message.
     pub fn kind(&self) -> MessageKind {
-        self.kind
+        self.parts.kind
     }
 
     /// The id. A notification has none, and an error may have none.
     pub fn id(&self) -> Option<&Id> {
-        self.id.as_ref().map(|(id, _)| id)
+        self.parts.id.as_ref().map(|(id, _)| id)
     }
 
     /// The span of the id.
     pub(crate) fn id_span(&self) -> Option<Span> {
-        self.id.as_ref().map(|(_, span)| *span)
+        self.parts.id.as_ref().map(|(_, span)| *span)
     }
 
     /// The method; empty for answers.
     pub fn method(&self) -> &str {
-        self.method
-            .as_deref()
-            .and_then(|method| std::str::from_utf8(method).ok())
-            .unwrap_or_default()
+        self.parts.method.as_deref().unwrap_or_default()
     }
 
     /// The span of `params`, `result` or `error`.
     pub fn body(&self) -> Option<Span> {
-        self.body
+        self.parts.body
     }
 
     /// The JSON text of `params`, `result` or `error`.
     pub(crate) fn body_json(&self) -> &[u8] {
-        self.body.map(|span| span.of(&self.raw)).unwrap_or_default()
+        self.body().map(|span| span.of(&self.raw)).unwrap_or_default()
     }
 
     /// The span of a member of `params`, `result` or `error`.
     pub fn field(&self, name: &str) -> Option<Span> {
-        self.fields.iter().find(|field| field.is(&self.raw, name)).map(|field| field.value)
+        self.parts.fields.iter().find(|field| field.is(&self.raw, name)).map(|field| field.value)
     }
 
     /// The JSON text of a member of `params`, `result` or `error`.
@@ -164,7 +170,7 @@ impl Message {
 
     /// The span of `name` in the `_meta` of `params` or `result`.
     pub fn meta(&self, name: &str) -> Option<Span> {
-        self.meta.iter().find(|field| field.is(&self.raw, name)).map(|field| field.value)
+        self.parts.meta.iter().find(|field| field.is(&self.raw, name)).map(|field| field.value)
     }
 
     /// The JSON text of `name` in that `_meta`.
@@ -178,13 +184,19 @@ impl Message {
     }
 }
 
-/// The method as plain text. Most methods need no copy; some encoders escape the slash.
-fn method(raw: &Bytes, span: Span) -> Result<Bytes, Reject> {
-    match scan::text(span.of(raw)) {
-        Some(Cow::Borrowed(_)) => Ok(raw.slice(span.start + 1..span.end - 1)),
-        Some(Cow::Owned(text)) => Ok(Bytes::from(text)),
-        None => Err(Reject::Shape("\"method\" is not a string")),
-    }
+/// A method as plain text; some encoders escape the slash.
+type MethodName = Cow<'static, str>;
+
+/// The methods of most messages, which need no copy.
+const USUAL: [&str; 4] =
+    ["tools/call", "notifications/progress", "tools/list", "notifications/message"];
+
+fn method(raw: &Bytes, span: Span) -> Result<MethodName, Reject> {
+    let Some(text) = scan::text(span.of(raw)) else {
+        return Err(Reject::Shape("\"method\" is not a string"));
+    };
+    let usual = USUAL.into_iter().find(|usual| **usual == *text);
+    Ok(usual.map_or_else(|| Cow::Owned(text.into_owned()), Cow::Borrowed))
 }
 
 /// Refuses repeated keys in `params` and in its `_meta`, because policy reads both; returns the

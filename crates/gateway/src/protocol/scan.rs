@@ -104,7 +104,7 @@ pub(crate) fn object(
     json: &[u8],
 ) -> Result<(Vec<ScannedMember>, Option<Vec<ScannedMember>>), Reject> {
     let mut fields = Vec::with_capacity(6);
-    let mut scanner = Scanner { inner: Some(Vec::new()), ..Scanner::new(json) };
+    let mut scanner = Scanner { inner: Some(Vec::with_capacity(8)), ..Scanner::new(json) };
     let scanned = scanner.whole(&mut fields);
     // Input that is not JSON may not even be UTF-8, which is the better error. Valid JSON has only
     // ASCII outside of strings, so if its strings are ASCII too it is UTF-8 and needs no second

@@ -49,7 +49,8 @@ impl HeaderParams {
         let is_needed =
             call.request.method() == "tools/call" && server_checks == call.mirrored.is_none();
         if is_needed && !self.knows() {
-            self.read_list(connection, call).await;
+            // Boxed: a list is read once for all calls.
+            Box::pin(self.read_list(connection, call)).await;
         }
         let mut call = call.clone();
         if is_needed {

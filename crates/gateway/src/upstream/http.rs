@@ -48,6 +48,8 @@ pub struct HttpConnection {
     headers: HeaderMap,
     session: Mutex<Option<HeaderValue>>,
     agreed: OnceLock<(Era, HeaderValue)>,
+    /// The headers of every POST, once the handshake has settled them.
+    settled: OnceLock<HeaderMap>,
     ended: CancellationToken,
     telling: Semaphore,
 }
@@ -57,10 +59,9 @@ type HttpReply = Result<Message, UpstreamFailure>;
 impl HttpConnection {
     /// A connection to the server at `url`, with the operator's headers on every request.
     pub fn new(client: HttpClient, url: Uri, headers: HeaderMap, ended: CancellationToken) -> Self {
-        let (session, agreed, telling) =
-            (Mutex::new(None), OnceLock::new(), Semaphore::new(TELLING));
-        let moved = OnceLock::new();
-        Self { client, url, moved, headers, session, agreed, ended, telling }
+        let (session, agreed, settled) = (Mutex::new(None), OnceLock::new(), OnceLock::new());
+        let (moved, telling) = (OnceLock::new(), Semaphore::new(TELLING));
+        Self { client, url, moved, headers, session, agreed, settled, ended, telling }
     }
 
     /// Notes the handshake: from now on requests carry the agreed protocol revision.
@@ -73,11 +74,32 @@ impl HttpConnection {
         self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn request(&self, method: Method, accept: HeaderValue, body: Bytes) -> Request<Full<Bytes>> {
+    fn request(&self, method: Method, headers: HeaderMap, body: Bytes) -> Request<Full<Bytes>> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
         request.uri_mut().clone_from(self.moved.get().unwrap_or(&self.url));
-        let headers = request.headers_mut();
+        *request.headers_mut() = headers;
+        request
+    }
+
+    /// A request that carries a message. Its headers are made once: the session and the revision
+    /// are those of the handshake.
+    fn post(&self, body: Bytes) -> Request<Full<Bytes>> {
+        let made = || {
+            let mut headers = self.headers(BOTH);
+            headers.insert(CONTENT_TYPE, JSON);
+            headers
+        };
+        let headers = match self.agreed.get() {
+            Some(_) => self.settled.get_or_init(made).clone(),
+            None => made(),
+        };
+        self.request(Method::POST, headers, body)
+    }
+
+    /// The headers of every request.
+    fn headers(&self, accept: HeaderValue) -> HeaderMap {
+        let mut headers = HeaderMap::with_capacity(8);
         headers.insert(ACCEPT, accept);
         if let Some((Era::Legacy, version)) = self.agreed.get() {
             headers.insert(header::VERSION, version.clone());
@@ -86,7 +108,7 @@ impl HttpConnection {
             headers.insert(header::SESSION, session);
         }
         headers.extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
-        request
+        headers
     }
 
     async fn send(
@@ -96,7 +118,8 @@ impl HttpConnection {
         if self.agreed.get().is_some() {
             return response::send(&self.client, request).await;
         }
-        let (response, url) = redirect::send(&self.client, request).await?;
+        // Boxed: only the handshake is redirected.
+        let (response, url) = Box::pin(redirect::send(&self.client, request)).await?;
         if response.status().is_success() && url != self.url {
             let _once = self.moved.set(url);
         }
@@ -113,9 +136,8 @@ impl HttpConnection {
         bytes: Bytes,
     ) -> HttpReply {
         let request = &call.request;
-        let mut post = self.request(Method::POST, BOTH, bytes);
-        post.headers_mut().insert(CONTENT_TYPE, JSON);
-        post.headers_mut().extend(modern_headers(request));
+        let mut post = self.post(bytes);
+        mirror(request, post.headers_mut());
         let mirrored = call.mirrored.as_deref().unwrap_or_default();
         post.headers_mut().extend(mirrored.iter().cloned());
         call.allowed.apply(post.headers_mut());
@@ -196,7 +218,7 @@ impl HttpConnection {
         &self,
         place: &ResumePoint,
     ) -> Result<Option<Response<Incoming>>, UpstreamFailure> {
-        let mut get = self.request(Method::GET, STREAM, Bytes::new());
+        let mut get = self.request(Method::GET, self.headers(STREAM), Bytes::new());
         if let Some(id) = place.id.as_deref().and_then(|id| HeaderValue::from_str(id).ok()) {
             get.headers_mut().insert(header::LAST_EVENT, id);
         }
@@ -213,10 +235,9 @@ impl HttpConnection {
     /// ignored.
     pub async fn tell(&self, message: Bytes, mirrored: &CallHeaders) {
         let Ok(_turn) = self.telling.acquire().await else { return };
-        let mut post = self.request(Method::POST, BOTH, message.clone());
-        post.headers_mut().insert(CONTENT_TYPE, JSON);
+        let mut post = self.post(message.clone());
         if let Ok(message) = Message::parse(message) {
-            post.headers_mut().extend(modern_headers(&message));
+            mirror(&message, post.headers_mut());
         }
         post.headers_mut().extend(mirrored.iter().cloned());
         if let Ok(response) = self.send(post).await {
@@ -235,6 +256,7 @@ impl HttpConnection {
             headers: self.headers.clone(),
             session: Mutex::new(self.session()),
             agreed: self.agreed.clone(),
+            settled: OnceLock::new(),
             ended: ended.clone(),
             telling: Semaphore::new(TELLING),
         };
@@ -276,7 +298,7 @@ impl HttpConnection {
     /// Tells a legacy server that the session is over.
     pub async fn close(&self) {
         if self.session().is_some() {
-            let delete = self.request(Method::DELETE, BOTH, Bytes::new());
+            let delete = self.request(Method::DELETE, self.headers(BOTH), Bytes::new());
             let _gone = tokio::time::timeout(limits::CHILD_GRACE, self.send(delete)).await;
         }
     }
@@ -317,9 +339,8 @@ fn answers(message: &Message, number: u64) -> bool {
         && message.id().and_then(Id::as_number) == Some(number)
 }
 
-/// The headers that repeat the method and the name of a modern request.
-fn modern_headers(request: &Message) -> HeaderMap {
-    let mut headers = HeaderMap::new();
+/// Adds the headers that repeat the method and the name of a modern request.
+fn mirror(request: &Message, headers: &mut HeaderMap) {
     if let Some(version) = request.meta_json(PROTOCOL_VERSION).and_then(scan::text) {
         headers.insert(header::VERSION, header::encode(&version));
         headers.insert(header::METHOD, header::encode(request.method()));
@@ -327,7 +348,6 @@ fn modern_headers(request: &Message) -> HeaderMap {
             headers.insert(header::NAME, header::encode(&name));
         }
     }
-    headers
 }
 
 /// The name of the tool or prompt, the resource URI or the task id of a request.
