@@ -27,6 +27,7 @@ use crate::protocol::names::Era;
 use crate::protocol::{Outline, Reject, header, limits};
 use crate::route::Route;
 use crate::runtime::log;
+use crate::runtime::turn::OneTurn;
 use crate::store::journal::JournalPlace;
 
 /// A listener for clients.
@@ -154,7 +155,8 @@ impl HttpServer {
             let frontend = Arc::clone(&self);
             async move { frontend.answer(request).await }
         };
-        connection::serve(place, io, &lifecycle.draining, &lifecycle.ended, answer).await;
+        let (draining, ended) = (&lifecycle.draining, &lifecycle.ended);
+        OneTurn::new(connection::serve(place, io, draining, ended, answer)).await;
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {

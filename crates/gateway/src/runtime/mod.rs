@@ -1,4 +1,5 @@
-//! The process itself: log, shutdown, descriptors, random ids, the time of day, its HTTP client.
+//! The process itself: log, shutdown, descriptors, turns of tasks, random ids, the time of day, its
+//! HTTP client.
 
 pub(crate) mod clock;
 pub mod descriptors;
@@ -9,3 +10,4 @@ mod log_limit;
 pub(crate) mod plural;
 pub(crate) mod random;
 pub(crate) mod stop;
+pub(crate) mod turn;
