@@ -17,11 +17,10 @@ fn main() -> ExitCode {
         return code;
     }
     descriptors::raise();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let code = match runtime {
+    let code = match cli::runtime(&cli) {
         Ok(runtime) => {
             let code = runtime.block_on(cli::run(cli));
-            // stdin is read by a thread that cannot be called off.
+            // A terminal is read by a thread that cannot be called off.
             runtime.shutdown_background();
             code
         }

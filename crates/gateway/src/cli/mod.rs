@@ -10,11 +10,13 @@ mod install;
 mod remote;
 mod serve;
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use tokio::runtime::{Builder, Runtime};
 
 use self::serve::{ReadAgain, catalog_cache, on_http, on_stdio};
 use super::config;
@@ -206,6 +208,17 @@ pub fn begin(cli: &Cli) -> Option<ExitCode> {
             None
         }
     }
+}
+
+/// The threads of the command. The wrapper has one: it stands between one client and one server,
+/// which wait for each other, and a second thread would be woken for each message only to wake the
+/// first again.
+pub fn runtime(cli: &Cli) -> io::Result<Runtime> {
+    let mut builder = match cli.command {
+        Command::Run(_) => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    builder.enable_all().build()
 }
 
 /// Runs the command.

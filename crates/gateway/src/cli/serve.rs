@@ -1,7 +1,6 @@
 //! Runs a gateway from its start to its end: opens listeners and store in order, and shuts down.
 
 use std::path::PathBuf;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -102,10 +101,14 @@ pub(super) async fn on_stdio(
     }
     loaded_required(&gateway, &mut stop).await?;
     watch(&gateway, reloader.as_ref());
-    let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
-    let mut serving = pin!(stdio::serve(&gateway, input, output, config.grace));
+    let (served, grace) = (Arc::clone(&gateway), config.grace);
+    // A task like those of the calls: the runtime gives what it runs itself a turn before each of
+    // them, and a client that sends without pause would keep its own calls from going on.
+    let mut serving = tokio::spawn(async move {
+        stdio::serve(&served, platform::input(), platform::output(), grace).await;
+    });
     let has_left = tokio::select! {
-        () = serving.as_mut() => true,
+        _ = &mut serving => true,
         () = stop.asked() => false,
     };
     // Also when the client has left: a queued write may be in flight.
@@ -121,7 +124,7 @@ pub(super) async fn on_stdio(
             gateway.lifecycle.closing.cancel();
         };
         // The answers are written before the process ends.
-        tokio::join!(serving, closed);
+        let (_ended, ()) = tokio::join!(serving, closed);
     }
     end(&gateway).await;
     Ok(())

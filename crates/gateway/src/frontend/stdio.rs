@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufWriter};
+use tokio::task::coop::consume_budget;
 use tokio_util::task::TaskTracker;
 
 use super::modern::RequestStreamSink;
@@ -63,6 +64,9 @@ pub(crate) async fn serve(
         // Backpressure: while the client does not read its answers, its requests are not read
         // either.
         let next = async {
+            // Lines that were read together are taken together, but not all of them before the
+            // first of their calls goes on.
+            consume_budget().await;
             frontend.out.room().await;
             lines.next().await
         };

@@ -7,8 +7,9 @@
 //! `ServerProcess` is a server's process; `ServerCommand` says what it runs. Stopping it stops what
 //! it started. On Unix, `seawall` starts it by way of itself (`become_server`), and a process that
 //! outlives the gateway (`watch`) ends what a killed gateway leaves behind; `end_orphans` ends what
-//! is left even so. `end_with` ties this process to another one. `stdin_is_closed`, `port_holder`
-//! and `lock_holder` look, and change nothing.
+//! is left even so. `end_with` ties this process to another one. `input` reads stdin and
+//! `output` writes stdout. `stdin_is_closed`, `port_holder` and `lock_holder` look, and change
+//! nothing.
 //!
 //! How each system finds what a server started, and what it cannot find, is in docs/platforms.md.
 
@@ -33,6 +34,8 @@ use self::windows as system;
 #[cfg(unix)]
 mod ending;
 #[cfg(unix)]
+mod ends;
+#[cfg(unix)]
 mod server_process;
 #[cfg(unix)]
 mod stdin;
@@ -49,6 +52,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 #[cfg(unix)]
+pub(crate) use self::ends::{input, output};
+#[cfg(unix)]
 pub(crate) use self::server_process::{
     ServerProcess, become_server, is_program, start_servers_through_this_program,
 };
@@ -59,8 +64,8 @@ pub(crate) use self::system::{end_orphans, end_with, lock_holder, port_holder};
 pub(crate) use self::watcher::watch;
 #[cfg(windows)]
 pub(crate) use self::windows::{
-    ServerJob as ServerProcess, become_server, is_program, start_servers_through_this_program,
-    stdin_is_closed, watch,
+    ServerJob as ServerProcess, become_server, input, is_program, output,
+    start_servers_through_this_program, stdin_is_closed, watch,
 };
 
 /// What a server's process runs.

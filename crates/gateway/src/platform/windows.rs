@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 
 use process_wrap::tokio::{ChildWrapper, CommandWrap, JobObject, KillOnDrop};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
@@ -34,6 +35,16 @@ pub(crate) async fn end_orphans() {}
 /// A launcher cannot be followed.
 pub(crate) fn end_with(_parent: u32) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Reads stdin, on a thread that waits.
+pub(crate) fn input() -> Box<dyn AsyncRead + Send + Unpin> {
+    Box::new(tokio::io::stdin())
+}
+
+/// Writes stdout, on a thread that waits.
+pub(crate) fn output() -> Box<dyn AsyncWrite + Send + Unpin> {
+    Box::new(tokio::io::stdout())
 }
 
 /// Only the reader of stdin comes to its end.

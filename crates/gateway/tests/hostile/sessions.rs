@@ -1,16 +1,21 @@
 //! Sessions that are not yours, streams that are taken, and clients that leave.
 
 use std::collections::HashSet;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::Stdio as Pipes;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::Command;
 
-use crate::kit::client::{modern_begin, modern_request, tool_call};
+use crate::kit::client::{initialize, modern_begin, modern_request, tool_call};
 use crate::kit::http::{send, whole};
 use crate::kit::ledger::Ledger;
+use crate::kit::process::{SEAWALL, scripted};
 use crate::kit::{Entry, Gateway, Legacy, MIB, Stdio, modern, text, until, within};
 
 async fn started() -> Gateway {
@@ -238,4 +243,44 @@ async fn a_client_that_writes_and_never_reads_is_not_read_without_end() {
     }
     drop(input);
     client.stop().await;
+}
+
+/// The client is on a socket, which node gives to its children, and stderr is the same file.
+#[tokio::test]
+async fn a_client_on_a_socket_is_served_to_its_end_and_finds_it_as_it_was() {
+    let (near, far) = UnixStream::pair().unwrap();
+    let end = || Pipes::from(OwnedFd::from(far.try_clone().unwrap()));
+    let mut wrapper = Command::new(SEAWALL)
+        .args(["run", "--no-catalog-cache", "--", scripted()])
+        .stdin(end())
+        .stdout(end())
+        .stderr(end())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    near.set_nonblocking(true).unwrap();
+    let (read, mut write) = tokio::net::UnixStream::from_std(near).unwrap().into_split();
+    let mut lines = BufReader::new(read).lines();
+    let mut answer = async |id: u64| loop {
+        let line = within(20, "a line", lines.next_line()).await.unwrap().expect("it serves");
+        // stderr says something now and then.
+        match serde_json::from_str::<Value>(&line) {
+            Ok(message) if message["id"] == id => return message,
+            _ => {}
+        }
+    };
+    write.write_all(format!("{}\n", initialize()).as_bytes()).await.unwrap();
+    assert!(answer(0).await.get("result").is_some());
+    // More than a socket holds, there and back.
+    for id in 1..5 {
+        let call = tool_call(id, "echo", json!({"text": "x".repeat(700 << 10)}));
+        write.write_all(format!("{call}\n").as_bytes()).await.unwrap();
+        assert_eq!(text(&answer(id).await).len(), 700 << 10);
+    }
+    let mode = rustix::fs::fcntl_getfl(&far).unwrap();
+    assert!(!mode.contains(rustix::fs::OFlags::NONBLOCK), "who shares it would not wait any more");
+    drop(far);
+    write.shutdown().await.unwrap();
+    let ended = within(10, "it ends with its client", wrapper.wait()).await.unwrap();
+    assert!(ended.success(), "{ended}");
 }
