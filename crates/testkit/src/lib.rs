@@ -3,5 +3,6 @@
 pub mod authz;
 pub mod fixture;
 pub mod page;
+pub mod redis;
 pub mod scripted;
 pub mod world;

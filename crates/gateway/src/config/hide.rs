@@ -50,7 +50,8 @@ impl SecretTexts {
         let servers = config.servers.iter().map(Self::of);
         let token = config.admin.iter().filter_map(|admin| admin.token.as_ref());
         let telemetry = config.telemetry.iter().flat_map(|telemetry| &telemetry.headers);
-        let own = token.chain(telemetry.map(|(_, value)| value)).map(Secret::expose);
+        let redis = config.redis.iter().flat_map(|redis| [&redis.url, &redis.key]);
+        let own = token.chain(telemetry.map(|(_, value)| value)).chain(redis).map(Secret::expose);
         let own = own.filter(|word| word.len() >= SHORTEST).map(str::to_owned).collect();
         servers.fold(Self { words: own }, Self::and)
     }

@@ -45,6 +45,7 @@ mod size;
 mod source;
 pub(crate) mod stamp;
 mod startup;
+mod store;
 mod suggest;
 pub(crate) mod telemetry;
 mod toml;
@@ -77,6 +78,7 @@ pub(crate) use self::reconnect::ReconnectConfig;
 pub use self::schema::schema;
 pub(crate) use self::secret::Secret;
 pub use self::startup::StartupConfig;
+pub use self::store::RedisConfig;
 pub(crate) use self::suggest::nearest;
 use self::telemetry::TelemetryConfig;
 use crate::config::layers::{PolicyRules, ServerRules};
@@ -112,6 +114,8 @@ pub struct Config {
     pub startup: StartupConfig,
     /// The folder of the durable queue, whose writes must survive a crash.
     pub store: Option<PathBuf>,
+    /// The Redis that replicas share; `None`: this gateway knows of no other.
+    pub redis: Option<RedisConfig>,
     /// The audit log; `None`: calls are not noted.
     pub audit: Option<AuditConfig>,
     /// Where spans and metrics go; `None`: nowhere.
@@ -448,11 +452,9 @@ fn read_text(
         problems.push(Problem { line, ..place.problem(text) });
     }
     let ext_authz = settings.ext_authz.take().and_then(|raw| raw.resolve(&scope, problems));
-    let store = settings
-        .store
-        .as_ref()
-        .and_then(|path| scope.expand(path, problems))
-        .map(|path| scope.path(&path));
+    let raw_store = settings.store.take();
+    let store = raw_store.as_ref().and_then(|raw| raw.folder(&scope, problems));
+    let redis = raw_store.as_ref().and_then(|raw| raw.redis(&scope, problems));
     let audit = settings.audit.take().and_then(|raw| raw.resolve(&scope, problems));
     let telemetry = settings.telemetry.take().and_then(|raw| raw.resolve(&scope, problems));
     let admin = settings.take_admin(&scope, problems);
@@ -463,6 +465,7 @@ fn read_text(
         source: Some(path.to_owned()),
         files: scope.files(),
         store,
+        redis,
         audit,
         telemetry,
         ..settings.into_config(servers)

@@ -10,11 +10,12 @@ use super::ext_authz::{self, RawExtAuthz};
 use super::identity::{self, RawIdentity};
 use super::log::{self, LogConfig};
 use super::problem::{Problem, Problems};
+use super::store::{self, RawStore};
 use super::telemetry::{self, RawTelemetry};
 use super::tree::{ConfigField, ConfigString};
 use super::{
     AdminConfig, Config, ReconnectConfig, ServerConfig, StartupConfig, duration, reconnect, rules,
-    size, startup, suggest,
+    size, startup,
 };
 use crate::config::layers::PolicyRules;
 use crate::config::prefix::NamePrefix;
@@ -57,7 +58,7 @@ pub(super) struct ServeSettings {
     startup: StartupConfig,
     pub(super) rules: PolicyRules,
     reconnect: ReconnectConfig,
-    pub(super) store: Option<ConfigString>,
+    pub(super) store: Option<RawStore>,
     pub(super) admin: Option<RawAdmin>,
     pub(super) identity: Option<RawIdentity>,
     pub(super) ext_authz: Option<RawExtAuthz>,
@@ -118,7 +119,7 @@ impl ServeSettings {
             "allowed_hosts" => self.allowed_hosts = names(value, host, problems),
             "allowed_origins" => self.allowed_origins = names(value, origin, problems),
             "startup" => self.startup = startup::read(value, problems),
-            "store" => self.store = store(value, problems),
+            "store" => self.store = Some(store::read(value, problems)),
             "reconnect" => self.reconnect = reconnect::read(value, problems),
             "admin" => self.admin = Some(admin::read(value, problems)),
             "identity" => self.identity = Some(identity::read(value, problems)),
@@ -171,6 +172,7 @@ impl ServeSettings {
             startup,
             rules,
             store: None,
+            redis: None,
             admin: None,
             identity: None,
             ext_authz: None,
@@ -198,26 +200,6 @@ fn prefix(value: &ConfigField<'_>) -> Result<NamePrefix, Problem> {
         "always" => Ok(NamePrefix::Always),
         _ => Err(place.problem(format!("{text:?} is neither \"auto\" nor \"always\""))),
     }
-}
-
-/// Reads `[store] path = "…"`.
-fn store(section: &ConfigField<'_>, problems: &mut Problems) -> Option<ConfigString> {
-    let mut path = None;
-    for (key, value) in section.entries(problems) {
-        match key {
-            "path" => path = problems.keep(value.text()),
-            "redis" => problems.push(
-                value.place.problem("known, but this version does not support it yet; remove it"),
-            ),
-            _ => problems.push(value.place.problem(suggest::unknown(key, &["path"]))),
-        }
-    }
-    if section.is_table() && !section.has("path") && !section.has("redis") {
-        problems.push(
-            section.place.problem("needs a path: the folder where writes wait for their server"),
-        );
-    }
-    path
 }
 
 type CheckName = fn(&str) -> Result<(), &'static str>;

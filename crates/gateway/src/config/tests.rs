@@ -13,6 +13,7 @@ mod reference;
 mod references;
 mod safety;
 mod schema;
+mod store;
 mod telemetry;
 mod transports;
 mod wrong;

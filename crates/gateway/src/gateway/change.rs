@@ -91,6 +91,7 @@ pub(super) fn until_restart(first: &Config, before: &Config, new: &Config) -> Co
     let mut next = new.clone();
     next.listen = first.listen;
     next.store.clone_from(&first.store);
+    next.redis.clone_from(&first.redis);
     next.audit.clone_from(&first.audit);
     next.telemetry.clone_from(&first.telemetry);
     next.log.clone_from(&first.log);
@@ -120,7 +121,7 @@ fn admin_address(config: &Config) -> Option<SocketAddr> {
 fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
     let fixed = [
         ("listen", old.listen != new.listen),
-        ("store", old.store != new.store),
+        ("store", old.store != new.store || old.redis != new.redis),
         ("audit", old.audit != new.audit),
         ("telemetry", old.telemetry != new.telemetry),
         ("log", old.log != new.log),

@@ -140,7 +140,8 @@ pub(super) fn file_with(way: &[String], key: &str, value: Json, server: Json) ->
 fn needed(way: &[String]) -> Json {
     let way: Vec<&str> = way.iter().map(String::as_str).collect();
     match way.as_slice() {
-        ["store"] | ["audit"] => json!({"path": "s"}),
+        ["store"] => json!({"path": "s", "redis": "redis://u:p@redis.example"}),
+        ["audit"] => json!({"path": "s"}),
         [.., "chaos"] => json!({"latency": "1s"}),
         [.., "ext_authz"] => json!({"service": "authz:9100"}),
         [.., "pass_header"] | [.., "pass_header", "0"] => json!({"from": "x-a", "to": "x-b"}),
