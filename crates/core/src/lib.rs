@@ -115,7 +115,7 @@ pub use classify::{
     Classifier, Describe, Phrases, Prepared, Rule, Test, Verdict, built_in, classify,
     classify_load_error, says_too_many_items,
 };
-pub use env::Env;
+pub use env::{Env, ProbeLeases};
 pub use model::duration::{parse_duration, parse_env_timeout};
 pub use model::effect::{Annotations, Effect, Ground, Kind, ToolFacts};
 pub use model::failure::{Blame, Cause, Disposition, Failure, Sent};

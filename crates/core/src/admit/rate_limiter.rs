@@ -45,6 +45,12 @@ impl RateLimiter {
         }
     }
 
+    /// Leaves this limiter a share of the rate, above 0, to 1; the burst shrinks with it, to one
+    /// permit at least.
+    pub(crate) fn set_share(&self, share: f64) {
+        self.arrival.set_share(share);
+    }
+
     /// Gives a permit back that was taken for now and not used.
     pub(crate) fn give_back(&self) {
         self.arrival.give_back();
@@ -96,6 +102,23 @@ mod tests {
         assert_eq!(limit.book(secs(10)), Ok(secs(1)));
         assert_eq!(limit.book(secs(1)), Err(secs(2)));
         assert_eq!(limit.book(secs(10)), Ok(secs(2)));
+    }
+
+    #[test]
+    fn a_share_of_a_rate_is_a_slower_rate_with_a_smaller_burst() {
+        let clock = Clock::manual();
+        let limit = RateLimiter::new(Rate::per_second(8), &clock).unwrap();
+        limit.set_share(0.25);
+        assert!((0..2).all(|_| limit.check().is_ok()));
+        assert_eq!(limit.check(), Err(Duration::from_millis(500)));
+        limit.set_share(0.001);
+        clock.advance(Duration::from_secs(3600));
+        assert_eq!(limit.check(), Ok(()), "the least burst is one");
+        assert_eq!(limit.check(), Err(Duration::from_secs(125)));
+        limit.set_share(1.0);
+        clock.advance(Duration::from_secs(3600));
+        assert!((0..8).all(|_| limit.check().is_ok()));
+        assert_eq!(limit.check(), Err(Duration::from_millis(125)));
     }
 
     #[test]

@@ -13,6 +13,9 @@ use crate::model::policy::rate::Rate;
 use crate::time::clock::{Clock, Moment};
 use crate::time::deadline::within;
 
+/// The longest sleep of the call at the head.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// The queue in front of one server's rate limiter.
 #[derive(Debug)]
 pub(crate) struct RateQueue {
@@ -29,6 +32,11 @@ impl RateQueue {
             line: WaitingLine::default(),
             head: Semaphore::new(1),
         })
+    }
+
+    /// Leaves this process a share of the rate.
+    pub(crate) fn set_share(&self, share: f64) {
+        self.limit.set_share(share);
     }
 
     /// Takes a permit of the rate if one is free now and no call waits for it.
@@ -53,7 +61,8 @@ impl RateQueue {
         // so a cancelled call drops its place and has booked nothing.
         let _head = self.head.acquire().await;
         while let Err(wait) = self.limit.check() {
-            tokio::time::sleep(wait).await;
+            // Not longer: meanwhile this process may have got a larger share of the rate.
+            tokio::time::sleep(wait.min(LOOK)).await;
         }
     }
 }

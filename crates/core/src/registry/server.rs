@@ -38,7 +38,8 @@ impl Server {
         let rate = policy.rate.map(|rate| RateQueue::new(rate, &env.clock)).transpose()?;
         let connection = policy
             .connection
-            .map(|breaker| Breaker::new(name.clone(), breaker, env))
+            // Whether this process reaches the server says nothing about others.
+            .map(|breaker| Breaker::new(name.clone(), breaker, &env.alone()))
             .transpose()?;
         Ok(Self {
             born,
@@ -87,6 +88,19 @@ impl Server {
     /// Its retry budget.
     pub fn budget(&self) -> &RetryBudget {
         &self.budget
+    }
+
+    /// Whether its rate is limited.
+    pub fn has_rate(&self) -> bool {
+        self.rate.is_some()
+    }
+
+    /// Leaves this process a share of the server's rate, above 0, to 1; other processes have the
+    /// rest.
+    pub fn set_rate_share(&self, share: f64) {
+        if let Some(rate) = &self.rate {
+            rate.set_share(share);
+        }
     }
 
     /// The breaker of its connection, if there is one.

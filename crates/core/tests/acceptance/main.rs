@@ -23,6 +23,7 @@ mod honesty;
 mod incidents;
 mod kit;
 mod layers;
+mod leases;
 mod load;
 mod meaning;
 mod pauses;

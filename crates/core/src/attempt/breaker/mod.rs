@@ -45,6 +45,9 @@ mod sync {
     pub(super) use std::sync::{Mutex, MutexGuard};
 }
 
+/// The wait told to calls that get no lease for a probe.
+const LEASE_PAUSE: Duration = Duration::from_secs(1);
+
 /// Whether the state machine or an operator decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
@@ -282,6 +285,31 @@ impl Breaker {
         self.tell(change.into_iter().collect(), None);
     }
 
+    /// Closes the breaker as its own probes do, with a slow start: a probe elsewhere has shown that
+    /// the server is back.
+    pub fn recover(&self) {
+        let now = self.env.clock.now();
+        let change = self.gate.change(|guarded| {
+            guarded.shown_change(|guarded| {
+                if guarded.states.status() != BreakerStatus::Closed {
+                    guarded.states.recover(now);
+                }
+            })
+        });
+        self.tell(change.into_iter().collect(), None);
+    }
+
+    /// How many probes may be in flight at once.
+    pub fn probes(&self) -> u32 {
+        self.gate.look(|guarded| guarded.states.policy.probes)
+    }
+
+    /// Whether the next call would be a probe. Costs a closed breaker one atomic load.
+    #[inline]
+    pub fn is_due(&self) -> bool {
+        self.gate.admits_at_a_glance().is_none() && self.wait().is_none() && self.may_probe()
+    }
+
     /// Sets the mode. Coming back to [`BreakerMode::Auto`] starts closed.
     pub fn set_mode(&self, mode: BreakerMode) {
         let now = self.env.clock.now();
@@ -309,7 +337,15 @@ impl Breaker {
         if let Some(wait) = self.gate.refuses_at_a_glance(&self.env.clock) {
             return Err(self.refuse(wait));
         }
+        let leases = self.env.probes.as_deref().filter(|_| self.may_probe());
+        if leases.is_some_and(|leases| !leases.take(&self.name)) {
+            return Err(self.refuse(LEASE_PAUSE));
+        }
         let admission = self.gate.admit(&self.env.clock, lease);
+        let is_probe = admission.verdict.is_ok_and(|ticket| ticket.probe.is_some());
+        if let Some(leases) = leases.filter(|_| !is_probe) {
+            leases.give_back(&self.name);
+        }
         self.tell(admission.changes, admission.would_wait);
         match admission.verdict {
             Ok(AdmissionTicket { generation, probe, since }) => {
@@ -317,6 +353,13 @@ impl Breaker {
             }
             Err(wait) => Err(self.refuse(wait)),
         }
+    }
+
+    /// Whether the state machine may answer a call with a probe.
+    fn may_probe(&self) -> bool {
+        self.gate.look(|guarded| {
+            guarded.mode == BreakerMode::Auto && guarded.states.status() != BreakerStatus::Closed
+        })
     }
 
     #[inline]
@@ -345,6 +388,9 @@ impl Breaker {
     fn record(&self, generation: u64, probe: Option<NonZeroU64>, since: Moment, ended: CallEnd) {
         let change =
             self.gate.record(&self.env.clock, AdmissionTicket { generation, probe, since }, ended);
+        if let (Some(_), Some(leases)) = (probe, self.env.probes.as_deref()) {
+            leases.give_back(&self.name);
+        }
         self.tell(change.into_iter().collect(), None);
     }
 

@@ -360,7 +360,7 @@ impl StateMachine {
 
     /// Closes because the probes succeeded. Calls refused meanwhile may come all at once, so a slow
     /// start begins.
-    fn recover(&mut self, now: Moment) -> StateChange {
+    pub(crate) fn recover(&mut self, now: Moment) -> StateChange {
         let change = self.close(now);
         if let Phase::Closed { slow_start, .. } = &mut self.phase {
             *slow_start = SlowStart::begin(&self.policy, now);
