@@ -27,6 +27,11 @@ others() {
   stop "${missing[*]} cannot be installed from here; install them (Debian, as root: apt-get install ${missing[*]}) and run ./test again"
 }
 
+# The Redis that replicas share in the tests; without it they leave out what needs it, and say so.
+redis() {
+  runs redis-server --version || { may_install && packages redis-server 2>/dev/null; } || true
+}
+
 is_new_enough() {
   local found
   found=$(cargo --version 2>/dev/null) || return 1
@@ -65,5 +70,6 @@ components() {
 }
 
 others
+redis
 rust
 components

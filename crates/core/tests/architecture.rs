@@ -246,6 +246,7 @@ const LAYERS: [(&str, &[&str]); 2] = [
             "translate",
             "catalog",
             "policy",
+            "fleet",
             "route",
             "call",
             "gateway",

@@ -5,7 +5,7 @@ mod change;
 mod generation;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use tokio::sync::watch;
 
@@ -22,6 +22,7 @@ use crate::client::server_set::SessionHooks;
 use crate::client::session::warm::WarmConnections;
 use crate::config::Config;
 use crate::config::telemetry::TelemetryConfig;
+use crate::fleet::Fleet;
 use crate::queue::QueueStore;
 use crate::route::Route;
 use crate::runtime::http_client::SharedHttpClient;
@@ -56,6 +57,7 @@ struct GatewayParts {
     processes: Arc<Processes>,
     catalog_cache: Arc<CatalogCache>,
     store: Option<QueueStore>,
+    fleet: OnceLock<Arc<Fleet>>,
     conversations: Arc<dyn SessionHooks>,
     warm: Arc<WarmConnections>,
     journal: Arc<Journal>,
@@ -83,6 +85,7 @@ impl Gateway {
             conversations: Arc::new(CatalogHooks { catalog_cache: Arc::clone(&catalog_cache) }),
             catalog_cache,
             store,
+            fleet: OnceLock::new(),
             warm: Arc::default(),
             journal: Arc::default(),
             audit: Arc::default(),
@@ -135,6 +138,11 @@ impl Gateway {
     /// The durable queue, if there is one.
     pub(crate) fn store(&self) -> Option<&QueueStore> {
         self.parts.store.as_ref()
+    }
+
+    /// The other replicas, if this gateway shares a Redis with them.
+    pub(crate) fn fleet(&self) -> Option<&Arc<Fleet>> {
+        self.parts.fleet.get()
     }
 
     /// Says that all calls of this gateway come from one client, so that connections need not keep

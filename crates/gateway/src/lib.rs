@@ -14,6 +14,7 @@ mod check;
 pub mod cli;
 mod client;
 mod config;
+mod fleet;
 mod frontend;
 mod gateway;
 mod platform;

@@ -11,6 +11,7 @@ use crate::client::detached::DetachedCalls;
 use crate::client::pending::PendingAnswers;
 use crate::client::results::ResultStore;
 use crate::client::server_set::ServerSet;
+use crate::fleet::Fleet;
 use crate::policy::registry::PolicyRegistry;
 use crate::protocol::limits;
 use crate::queue::QueueStore;
@@ -46,6 +47,8 @@ pub(crate) struct Route {
     pub pending: Arc<PendingAnswers>,
     /// Queued writes that wait for their server; `None` without a durable queue.
     pub store: Option<QueueStore>,
+    /// The other replicas; `None` without Redis.
+    pub fleet: Option<Arc<Fleet>>,
     /// One line for each call, where the operator wants it.
     pub audit: Arc<AuditLog>,
     /// Spans for a collector, where the operator wants them.

@@ -1,5 +1,7 @@
 //! The circuit breakers as an operator sees them; an operator can reset one, force it open or
-//! disable it.
+//! disable it. What an operator does here all replicas do.
+
+use std::sync::Arc;
 
 use http::StatusCode;
 use hyper::body::Incoming;
@@ -9,8 +11,9 @@ use serde_json::{Map, Value, json};
 use super::body::{self, BreakerWish, ForcedState};
 use super::respond::{self, AdminResponse};
 use crate::admin::telemetry::Telemetry;
-use crate::admin::telemetry::breakers::{self, BreakerScope};
+use crate::admin::telemetry::breakers::{self, BreakerScope, WatchedBreaker};
 use crate::config::policy::value::{SCOPES, word};
+use crate::fleet::{BreakerDeed, Fleet};
 use crate::policy::registry::PolicyRegistry;
 use crate::protocol::limits;
 use crate::runtime::log;
@@ -49,22 +52,26 @@ fn detail(breaker: &Breaker, server: &str) -> Value {
 }
 
 /// Closes a breaker.
-pub(super) fn reset(policies: &PolicyRegistry, tool: &str) -> AdminResponse {
+pub(super) fn reset(
+    policies: &PolicyRegistry,
+    fleet: Option<&Arc<Fleet>>,
+    tool: &str,
+) -> AdminResponse {
     let breakers = breakers::all(policies);
-    let Some(breaker) = breakers.get(tool).and_then(|entry| entry.breaker()) else {
-        return unknown();
-    };
+    let Some(entry) = breakers.get(tool) else { return unknown() };
+    let Some(breaker) = entry.breaker() else { return unknown() };
     if breaker.snapshot().mode == BreakerMode::ForcedOpen {
         let why = "an operator holds it open, and resetting it would not close it; POST …/force {\"state\": \"auto\"} does";
         return respond::error(StatusCode::CONFLICT, why);
     }
     log::line(&format!("an operator resets the breaker of {tool}"));
     breaker.reset();
+    tell(fleet, entry, BreakerDeed::Reset);
     respond::json(StatusCode::OK, &json!({"status": "reset", "tool": tool}))
 }
 
 /// Closes every breaker that is not closed or has counted failures, unless an operator holds it.
-pub(super) fn reset_all(policies: &PolicyRegistry) -> AdminResponse {
+pub(super) fn reset_all(policies: &PolicyRegistry, fleet: Option<&Arc<Fleet>>) -> AdminResponse {
     let breakers = breakers::all(policies);
     let needs_it = |breaker: &Breaker| {
         let snapshot = breaker.snapshot();
@@ -72,20 +79,28 @@ pub(super) fn reset_all(policies: &PolicyRegistry) -> AdminResponse {
             && (snapshot.status != BreakerStatus::Closed || snapshot.failures != 0)
     };
     // All are found before any is reset: tools that share one are all told.
-    let found: Vec<(&String, &Breaker)> = breakers
+    let found: Vec<(&String, &WatchedBreaker, &Breaker)> = breakers
         .iter()
-        .filter_map(|(name, entry)| Some((name, entry.breaker().filter(|one| needs_it(one))?)))
+        .filter_map(|(name, entry)| {
+            Some((name, entry, entry.breaker().filter(|one| needs_it(one))?))
+        })
         .collect();
-    for (name, breaker) in &found {
+    for (name, entry, breaker) in &found {
         log::line(&format!("an operator resets the breaker of {name}"));
         breaker.reset();
+        tell(fleet, entry, BreakerDeed::Reset);
     }
-    let names: Vec<&String> = found.iter().map(|(name, _)| *name).collect();
+    let names: Vec<&String> = found.iter().map(|(name, ..)| *name).collect();
     respond::json(StatusCode::OK, &json!({ "reset": names }))
 }
 
 /// Forces a breaker open, disables it, or lets it decide again, as the body says.
-pub(super) async fn force(policies: &PolicyRegistry, tool: &str, body: Incoming) -> AdminResponse {
+pub(super) async fn force(
+    policies: &PolicyRegistry,
+    fleet: Option<&Arc<Fleet>>,
+    tool: &str,
+    body: Incoming,
+) -> AdminResponse {
     let allowed = r#"{"state": "open"}, {"state": "closed"} or {"state": "auto"}"#;
     let wanted = match body::read(body, allowed).await {
         Ok(ForcedState { state }) => state,
@@ -105,6 +120,7 @@ pub(super) async fn force(policies: &PolicyRegistry, tool: &str, body: Incoming)
     let (Some(breaker), Some(covers)) = (entry.breaker(), entry.covers(policies)) else {
         return unknown();
     };
+    tell(fleet, &entry, BreakerDeed::Force(mode));
     log::line(&format!("the breaker of {tool}{} {deed}", shared(&covers)));
     let named: Vec<&String> = covers.tools.iter().take(limits::COVERED).collect();
     respond::json(
@@ -114,6 +130,13 @@ pub(super) async fn force(policies: &PolicyRegistry, tool: &str, body: Incoming)
             "scope": word(&SCOPES, covers.scope), "tools": named, "more": covers.tools.len() - named.len(),
         }),
     )
+}
+
+/// Lets all replicas do the same.
+fn tell(fleet: Option<&Arc<Fleet>>, entry: &WatchedBreaker, deed: BreakerDeed) {
+    if let (Some(fleet), Some(name)) = (fleet, entry.fleet_name()) {
+        fleet.order(&name, deed);
+    }
 }
 
 /// The other tools that a forced breaker concerns, for the log.

@@ -1,7 +1,7 @@
 //! The admin API: which requests of operators a running gateway answers, and who may make them.
 //!
 //! `access` decides who may read and change; `breakers`, `tools`, `servers`, `queue`, `events`,
-//! `policy` and `health` build the answers; `respond` writes them; `dashboard` is the page. The API
+//! `fleet`, `policy` and `health` build the answers; `respond` writes them; `dashboard` is the page. The API
 //! has a listener of its own, with the same guard and limits as the listener for clients.
 
 mod access;
@@ -10,6 +10,7 @@ mod breakers;
 mod dashboard;
 pub(crate) mod errors;
 mod events;
+mod fleet;
 mod health;
 mod path;
 mod policy;
@@ -76,6 +77,9 @@ impl AdminListener {
         let life = random::secret().chars().take(8).collect();
         if let Some(reloader) = reloader {
             reload::record(reloader, &telemetry);
+        }
+        if let Some(fleet) = gateway.fleet() {
+            fleet::record(fleet, &telemetry, &gateway.lifecycle);
         }
         let (gateway, reloader) = (Arc::clone(gateway), reloader.cloned());
         let admin = AdminServer { gateway, reloader, telemetry, guard, access, readers, life };
@@ -160,6 +164,9 @@ impl AdminServer {
                 tools::list(&self.gateway.all().policies, &self.telemetry)
             }),
             "/resilience/events" => self.get(request, may_read, || events::stream(self, request)),
+            "/resilience/fleet" => {
+                self.get(request, may_read, || fleet::status(self.gateway.fleet()))
+            }
             "/resilience/queue" => {
                 self.reading(request, may_read, queue::list(&self.gateway, &request.uri)).await
             }
@@ -178,18 +185,22 @@ impl AdminServer {
     /// Routes requests that change something; the path names the target.
     async fn change(&self, request: &Parts, path: &str, body: Incoming) -> AdminResponse {
         let all = self.gateway.all();
-        let policies = &all.policies;
+        let (policies, fleet) = (&all.policies, self.gateway.fleet());
         if path == "/resilience/reload" {
             return self.deed(request, "POST", reload::reload(self.reloader.as_ref())).await;
         }
         if path == "/resilience/breakers/reset" {
-            return self.deed(request, "POST", async { breakers::reset_all(policies) }).await;
+            return self
+                .deed(request, "POST", async { breakers::reset_all(policies, fleet) })
+                .await;
         }
         if let Some(tool) = path::between(path, "/resilience/breakers/", "/reset") {
-            return self.deed(request, "POST", async { breakers::reset(policies, &tool) }).await;
+            return self
+                .deed(request, "POST", async { breakers::reset(policies, fleet, &tool) })
+                .await;
         }
         if let Some(tool) = path::between(path, "/resilience/breakers/", "/force") {
-            return self.deed(request, "POST", breakers::force(policies, &tool, body)).await;
+            return self.deed(request, "POST", breakers::force(policies, fleet, &tool, body)).await;
         }
         if let Some(id) = path::between(path, "/resilience/queue/", "/retry") {
             return self.deed(request, "POST", queue::retry(&self.gateway, &id, body)).await;
@@ -258,7 +269,12 @@ impl AdminServer {
         let audit = self.gateway.audit();
         let audited = audit.is_on().then(|| audit.counts());
         let traced = self.gateway.tracer().counts();
-        let now = scrape::GatewaySnapshot { breakers, servers, queued, reloads, audited, traced };
+        let fleet = self.gateway.fleet().map(|fleet| {
+            let status = fleet.status();
+            (status.redis.is_connected(), status.replicas)
+        });
+        let now =
+            scrape::GatewaySnapshot { breakers, servers, queued, reloads, audited, traced, fleet };
         let is_single = all.policies.is_single();
         let shown = |server: &str, tool: &str| {
             if is_single { tool.to_owned() } else { names::public(server, tool) }

@@ -30,7 +30,7 @@ pub(super) fn when(ago: Duration) -> Option<u64> {
 }
 
 /// The text for an unknown path.
-pub(super) const NOTHING_HERE: &str = "there is nothing here; there are / (the dashboard), /resilience/breakers, /resilience/tools, /resilience/servers, /resilience/queue, /resilience/events, /resilience/reload, /resilience/policy/TOOL, /config, /metrics, /healthz and /readyz";
+pub(super) const NOTHING_HERE: &str = "there is nothing here; there are / (the dashboard), /resilience/breakers, /resilience/tools, /resilience/servers, /resilience/queue, /resilience/fleet, /resilience/events, /resilience/reload, /resilience/policy/TOOL, /config, /metrics, /healthz and /readyz";
 
 /// A JSON response.
 pub(super) fn json(status: StatusCode, value: &Value) -> AdminResponse {

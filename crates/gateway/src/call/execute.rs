@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, Shared};
 use seawall::{
     Answer, Attempt, Cause, Effect, ErrorCode, FailureReport, FailureSignals, FallbackBody,
-    Outcome, Preset, Rejoin, Sent, TextStyle, TransportFailure, says_too_many_items,
+    Outcome, Preset, Rejoin, Sent, TextStyle, Tool, TransportFailure, says_too_many_items,
 };
 use tokio::time::Instant;
 
@@ -26,6 +26,7 @@ use crate::catalog::names;
 use crate::client::caller::Caller;
 use crate::client::detached::{Detachable, DisconnectAction, WaitingClient};
 use crate::config::layer::{GatewayPolicy, OnAbandon};
+use crate::policy::probes::ProbeOffer;
 use crate::policy::registry::{PolicyName, ToolPolicy};
 use crate::protocol::edit::{JsonObject, quoted};
 use crate::protocol::{Message, MessageKind, arguments, limits};
@@ -107,6 +108,13 @@ pub(crate) async fn execute(
             Err(Refusal::Reported(Box::new(report), policy.has_output_schema))
         }
     }
+}
+
+/// What a call brings that may be the probe of a breaker which replicas share.
+async fn leased(route: &Route, tool: &Tool) -> Option<ProbeOffer> {
+    let fleet = route.fleet.as_ref()?;
+    fleet.count(tool);
+    fleet.offer(tool).await
 }
 
 /// Whether an identical write of the caller may have been executed, or is under way: also one of
@@ -297,6 +305,7 @@ impl Execution {
 
     async fn run(&self) -> Reply {
         let (route, policy) = (&self.route, &self.policy);
+        let _lease = leased(route, &policy.tool).await;
         // Boxed: a hedged tool has several attempts at a time in the pipeline, and an attempt is a
         // large future.
         let send = |attempt| -> BoxFuture<'_, _> { Box::pin(self.send(attempt)) };

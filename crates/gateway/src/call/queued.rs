@@ -148,6 +148,10 @@ impl Delivery for QueueDelivery {
                 }
             }
         };
+        let _lease = match &self.route.fleet {
+            Some(fleet) => fleet.offer(&tool).await,
+            None => None,
+        };
         let answer = policies.pipeline.run(&tool, &asked, send).await;
         audited::delivered(&self.route, &write, Some(&answer));
         match answer.outcome {

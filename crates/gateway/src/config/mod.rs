@@ -78,7 +78,7 @@ pub(crate) use self::reconnect::ReconnectConfig;
 pub use self::schema::schema;
 pub(crate) use self::secret::Secret;
 pub use self::startup::StartupConfig;
-pub use self::store::RedisConfig;
+pub(crate) use self::store::RedisConfig;
 pub(crate) use self::suggest::nearest;
 use self::telemetry::TelemetryConfig;
 use crate::config::layers::{PolicyRules, ServerRules};

@@ -10,6 +10,7 @@ use super::GatewayParts;
 use crate::authz::AccessControl;
 use crate::client::server_set::{ServerSet, SharedConnections};
 use crate::config::{Config, ServerConfig};
+use crate::fleet::Fleet;
 use crate::policy::registry::{PolicyRegistry, ServerContinuity};
 use crate::policy::startup;
 use crate::route::Route;
@@ -32,6 +33,12 @@ impl Generation {
     pub(super) fn first(config: &Config, parts: &GatewayParts) -> Result<Self, Invalid> {
         let durable = parts.store.clone().map(|store| Arc::new(store) as Arc<dyn DurableQueue>);
         let policies = Arc::new(PolicyRegistry::new(config, durable)?).in_force();
+        if let Some(redis) = &config.redis {
+            let fleet = Fleet::join(redis, &policies, &parts.lifecycle);
+            let fleet = fleet.map_err(|error| Invalid::new("store.redis", error))?;
+            // Never set before: this is the first configuration.
+            let _first = fleet.map(|fleet| parts.fleet.set(fleet));
+        }
         let access = AccessControl::new(config, None, &parts.http, policies.env())?;
         Ok(Self::build(config, None, policies, access, parts))
     }
@@ -106,6 +113,7 @@ impl Generation {
                 results: Arc::clone(&parts.results),
                 pending: Arc::clone(&parts.pending),
                 store: parts.store.clone(),
+                fleet: parts.fleet.get().cloned(),
                 audit: Arc::clone(&parts.audit),
                 tracer: Arc::clone(&parts.tracer),
                 journal: Arc::clone(&parts.journal),

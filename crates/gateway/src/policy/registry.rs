@@ -15,17 +15,18 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use seawall::{
-    BreakerPolicy, DurableQueue, Env, Event, Format, Invalid, Pipeline, Policy, Rendering, Scope,
-    Settings, Tool,
+    BreakerPolicy, DurableQueue, Env, Event, Format, Invalid, Pipeline, Policy, ProbeLeases,
+    Rendering, Scope, Settings, Tool,
 };
 
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::catalog::listed::{ListedTool, ToolDecision};
 use crate::config::layer::GatewayPolicy;
 use crate::config::layers::{PolicyRules, ServerRules};
 use crate::config::{Config, SecretTexts, ServerConfig};
 use crate::policy::explain::{ExplainQuery, ExplainedTool, explain};
+use crate::policy::probes::{EndedLease, ProbePurse};
 use crate::protocol::edit::JsonObject;
 use crate::protocol::{Message, MessageKind, content, limits, scan};
 use crate::runtime::log::{Level, LogSubject};
@@ -96,7 +97,12 @@ struct RegistryParts {
     secrets: Arc<RwLock<HashMap<String, SecretTexts>>>,
     durable: Option<Arc<dyn DurableQueue>>,
     newest: Arc<NewestPolicies>,
+    /// Leases of probes, until the fleet takes them; `None` without Redis.
+    purse: Arc<Mutex<Option<FleetPurse>>>,
 }
+
+/// The leases of this replica, and where their ends are told.
+type FleetPurse = (Arc<ProbePurse>, mpsc::Receiver<EndedLease>);
 
 /// The tools of one server.
 struct ServerPolicies {
@@ -135,12 +141,17 @@ impl PolicyRegistry {
         config: &Config,
         durable: Option<Arc<dyn DurableQueue>>,
     ) -> Result<Self, Invalid> {
-        let env = Env::new();
+        let purse = config.redis.as_ref().map(|_| ProbePurse::new());
+        let env = match &purse {
+            Some((purse, _)) => Env::new().with_probes(Arc::clone(purse) as Arc<dyn ProbeLeases>),
+            None => Env::new(),
+        };
         let shared = RegistryParts {
             breaker_changes: Arc::new(watch::Sender::new(0)),
             secrets: Arc::new(RwLock::new(secrets(config))),
             durable,
             newest: Arc::default(),
+            purse: Arc::new(Mutex::new(purse)),
         };
         let (changes, secrets) = (Arc::clone(&shared.breaker_changes), Arc::clone(&shared.secrets));
         env.events
@@ -217,6 +228,11 @@ impl PolicyRegistry {
     pub(crate) fn rendering(&self, has_output_schema: bool) -> Rendering {
         let format = if self.rules.as_json() { Format::Json } else { Format::Text };
         Rendering { style: self.rules.style(), format, structured: !has_output_schema }
+    }
+
+    /// The leases of probes, for the fleet; once, and only with Redis.
+    pub(crate) fn take_purse(&self) -> Option<FleetPurse> {
+        lock(&self.shared.purse).take()
     }
 
     /// Clock, randomness and listeners.

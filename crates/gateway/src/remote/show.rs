@@ -11,8 +11,7 @@ pub(crate) fn status(
     ready: &Value,
     servers: &Value,
     breakers: &Value,
-    queue: Option<&Value>,
-    reload: Option<&Value>,
+    [queue, fleet, reload]: [Option<&Value>; 3],
 ) -> String {
     let missing = words(&ready["missing"]);
     let ready = match ready["status"].as_str().unwrap_or("unknown") {
@@ -29,6 +28,7 @@ pub(crate) fn status(
         ("calls", calls(&breakers["metrics"])),
     ];
     let rows = rows.into_iter().chain(chaos(&servers["servers"]).map(|told| ("chaos", told)));
+    let rows = rows.chain(fleet.map(|fleet| ("replicas", replicas(fleet))));
     let rows = rows.chain(reload.map(|trouble| ("config", trouble)));
     let lines: Vec<String> =
         rows.map(|(name, value)| format!("{name:<10}{}", plain(&value))).collect();
@@ -43,6 +43,26 @@ fn chaos(servers: &Value) -> Option<String> {
     };
     let told: Vec<String> = entries(servers).filter_map(adds).collect();
     (!told.is_empty()).then(|| format!("faults are added on purpose; {}", told.join("; ")))
+}
+
+/// The replicas, and the Redis that they share: `3 live, redis connected`.
+fn replicas(fleet: &Value) -> String {
+    let live = fleet["replicas"].as_u64().unwrap_or(1);
+    let time = span(fleet["sinceMs"].as_u64().unwrap_or(0));
+    match (fleet["redis"].as_str(), fleet["why"].as_str()) {
+        (Some("connected"), _) => {
+            let open = |(name, votes): (&str, &Value)| {
+                let of_all = if votes["quorum"] == true { ", so in all" } else { "" };
+                format!("; {name} is open in {}{of_all}", text(&votes["replicas"]))
+            };
+            let open: String = entries(&fleet["open"]).map(open).collect();
+            format!("{live} live, redis connected for {time}{open}")
+        }
+        (_, why) => {
+            let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
+            format!("{live} at last, redis away for {time}{why}; each goes by what it knows itself")
+        }
+    }
 }
 
 /// What an operator must know of the configuration: that the file is not what is in force.

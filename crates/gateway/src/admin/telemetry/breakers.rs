@@ -42,6 +42,12 @@ impl WatchedBreaker {
         self.of(&self.owner)
     }
 
+    /// The name under which replicas share it; a replica's connections are its own.
+    pub(crate) fn fleet_name(&self) -> Option<String> {
+        let breaker = self.breaker().filter(|_| !self.is_connection)?;
+        Some(breaker.name().to_owned())
+    }
+
     fn of<'a>(&self, tool: &'a Tool) -> Option<&'a Breaker> {
         if self.is_connection { tool.server().connection() } else { tool.breaker() }
     }

@@ -86,6 +86,7 @@ fn full_scrape() -> String {
         servers: vec![ServerSnapshot { name, is_up: true, reconnects: 0, load, chaos }],
         queued: Some(0),
         reloads: Some(reloads),
+        fleet: Some((true, 3)),
         audited: Some((0, 0)),
         traced: Some(ExportCounts { exported: 0, dropped: 0 }),
     };
@@ -143,8 +144,8 @@ fn events() -> String {
          `seawall tap`, and `GET /resilience/events` of the admin address, show what happens as it happens. Each\n\
          event has a number (`id`), a `time`, its name (`event`), and where they are known `server` and `tool`.\n\
          None has arguments or answers of tools. Beside those below there are `config_changed` and\n\
-         `config_refused` ([what they say](../operating.md#a-change-of-the-configuration)), and `missed`, with a\n\
-         `count`, where events came too fast for their reader.\n\n\
+         `config_refused` ([what they say](../operating.md#a-change-of-the-configuration)), `store_away`, with an\n\
+         `error`, and `store_connected` about the Redis of replicas, and `missed`, with a `count`, where events came too fast for their reader.\n\n\
          This page is written by a test that shows one event of each kind\n\
          (`crates/core/src/report/event.rs`, `crates/gateway/src/admin/telemetry/tell.rs`).\n\n\
          | event | when | example, without number and time |\n|---|---|---|\n",

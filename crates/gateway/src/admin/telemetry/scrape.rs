@@ -22,6 +22,8 @@ pub(crate) struct GatewaySnapshot<'a> {
     pub queued: Option<usize>,
     /// How reading the configuration ended so far, where it is read again.
     pub reloads: Option<ReloadHistory>,
+    /// Whether Redis is connected, and how many replicas live; `None` without Redis.
+    pub fleet: Option<(bool, usize)>,
     /// Lines of the audit log, and calls that it lacks; `None` without one.
     pub audited: Option<(u64, u64)>,
     /// What became of spans for a collector; `None` without telemetry.
@@ -55,10 +57,24 @@ pub(crate) fn text(
     decisions(&mut text, counts);
     servers(&mut text, now);
     configuration(&mut text, now.reloads.as_ref());
+    fleet(&mut text, now.fleet);
     audit(&mut text, now.audited);
     traces(&mut text, now.traced);
     agents(&mut text, counts, shown);
     text.finish()
+}
+
+/// Whether Redis is there, and who else.
+fn fleet(text: &mut MetricsText, fleet: Option<(bool, usize)>) {
+    let Some((is_connected, replicas)) = fleet else { return };
+    text.family("seawall_redis_connected", "gauge", "1 while Redis answers, 0 while it is away.");
+    text.sample(&[], u8::from(is_connected));
+    text.family(
+        "seawall_fleet_replicas",
+        "gauge",
+        "Live replicas that share this Redis, this one among them; the last known while it is away.",
+    );
+    text.sample(&[], replicas);
 }
 
 /// How many calls were noted in the audit log.

@@ -107,13 +107,17 @@ async fn status(asking: &RemoteRequest) -> CommandEnd {
         Err(RemoteError::Refused(StatusCode::NOT_FOUND, _)) => None,
         reload => Some(reload.map_err(ended)?),
     };
+    let fleet = match asking.client.get("/resilience/fleet").await {
+        Err(RemoteError::Refused(StatusCode::NOT_FOUND, _)) => None,
+        fleet => Some(fleet.map_err(ended)?),
+    };
     let whole = json!({
         "ready": ready, "servers": servers["servers"], "breakers": breakers["breakers"], "metrics": breakers["metrics"],
-        "queue": queue, "config": reload,
+        "queue": queue, "fleet": fleet, "config": reload,
     });
     asking.show(&whole, || {
-        let (queue, reload) = (queue.as_ref(), reload.as_ref());
-        show::status(asking.client.address(), &ready, &servers, &breakers, queue, reload)
+        let optional = [queue.as_ref(), fleet.as_ref(), reload.as_ref()];
+        show::status(asking.client.address(), &ready, &servers, &breakers, optional)
     })
 }
 
