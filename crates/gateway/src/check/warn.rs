@@ -174,7 +174,7 @@ fn queued(config: &Config, report: &CheckReport) -> Option<String> {
         });
         count += waits.count();
     }
-    (count > 0 && config.store.is_none()).then(|| {
+    (count > 0 && !config.has_queue()).then(|| {
         format!(
             "without a [store] no write waits for a server that is away ({})",
             counted(count, "tool")

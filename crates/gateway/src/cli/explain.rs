@@ -72,7 +72,7 @@ fn asked<'a>(
         // The explanation shows the policy that holds once the server has listed the tool.
         is_heard: true,
         wait: server.life.reconnect.wait,
-        has_store: config.store.is_some(),
+        has_store: config.has_queue(),
         tool,
         listed: list
             .and_then(|tools| tools.iter().find(|(name, _)| name == tool))

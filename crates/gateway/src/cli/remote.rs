@@ -1,6 +1,7 @@
 //! The arguments of the commands that talk to a running gateway; `actions` runs them.
 
 mod actions;
+mod moving;
 
 use std::path::PathBuf;
 
@@ -33,7 +34,7 @@ pub(super) enum RemoteCommand {
     },
     /// Show the writes that wait for their server; send one at once, or drop it
     #[command(
-        after_help = "Examples:\n  seawall queue\n  seawall queue retry q17\n  seawall queue drop q17"
+        after_help = "Examples:\n  seawall queue\n  seawall queue retry q17\n  seawall queue drop q17\n  seawall queue move --to redis"
     )]
     Queue {
         #[command(flatten)]
@@ -167,6 +168,18 @@ pub(super) enum QueueAction {
         #[arg(long)]
         even_if_delivered: bool,
     },
+    /// Move what waits in the file of [store] path to [store] redis; no gateway may have the file
+    Move {
+        /// Where to
+        #[arg(long)]
+        to: MoveTarget,
+    },
+}
+
+/// Where a queue can be moved to.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum MoveTarget {
+    Redis,
 }
 
 #[derive(Debug, Subcommand)]

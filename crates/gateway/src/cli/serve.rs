@@ -16,10 +16,12 @@ use crate::frontend::http::HttpListener;
 use crate::frontend::stdio;
 use crate::gateway::Gateway;
 use crate::platform;
-use crate::queue::{QueueBounds, QueueStore, StoreTrouble};
+use crate::queue::{self, QueueBounds, QueueStore, StoreTrouble};
 use crate::reload::{ReloadCause, Reloader};
 use crate::runtime::log;
+use crate::runtime::plural::counted;
 use crate::store::catalog_cache::CatalogCache;
+use crate::store::redis::CALL_WAIT;
 
 /// The catalog cache: in the store's folder if there is a store, else in the user's state folder.
 pub(super) fn catalog_cache(config: &Config, is_off: bool) -> CatalogCache {
@@ -63,14 +65,41 @@ async fn gateway(
 }
 
 /// Opens the configured store; a store that cannot be read fails the start, before any server runs.
-#[expect(clippy::disallowed_methods, reason = "what waits in the store expires by wall time")]
 async fn store(config: &Config) -> Result<Option<QueueStore>, StoreTrouble> {
+    if let Some(redis) = &config.redis {
+        left_behind(config).await;
+        let opened = QueueStore::open_redis(redis, QueueBounds::default(), CALL_WAIT).await;
+        return opened.map(Some).map_err(|why| StoreTrouble::Redis { why });
+    }
     let Some(folder) = config.store.clone() else { return Ok(None) };
+    in_file(folder).await.map(Some)
+}
+
+/// Opens the queue in a file.
+#[expect(clippy::disallowed_methods, reason = "what waits in the store expires by wall time")]
+pub(super) async fn in_file(folder: PathBuf) -> Result<QueueStore, StoreTrouble> {
     let opened = tokio::task::spawn_blocking(move || {
         QueueStore::open(&folder, QueueBounds::default(), SystemTime::now())
     })
     .await;
-    opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())).map(Some)
+    opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+}
+
+/// Warns of writes that wait in a file although the queue is in Redis by now: nothing sends them.
+async fn left_behind(config: &Config) {
+    let Some(folder) = config.store.clone() else { return };
+    if !matches!(queue::probe(&folder), Ok(Some(_))) {
+        return;
+    }
+    let Ok(file) = in_file(folder).await else { return };
+    let waiting = file.changes().borrow().waiting;
+    file.close().await;
+    if let (1.., Some(path)) = (waiting, file.path()) {
+        let (path, waiting) = (path.display(), counted(waiting, "write"));
+        log::warn(&format!(
+            "{path} holds {waiting} that nothing sends while [store] redis is set: `seawall queue move --to redis` moves them"
+        ));
+    }
 }
 
 /// How the configuration is read again; `None`: not at all.

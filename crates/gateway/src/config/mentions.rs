@@ -21,10 +21,7 @@ pub(super) fn check(section: &ConfigField<'_>, servers: &ConfigField<'_>, proble
     let listed = servers.entries(told);
     let there = KnownNames {
         servers: listed.iter().map(|(name, _)| *name).collect(),
-        // Redis holds no writes: those wait in the folder alone.
-        has_store: section
-            .find("store")
-            .is_some_and(|store| store.has("path") || !store.has("redis")),
+        has_store: section.has("store"),
     };
     for (key, value) in section.entries(told) {
         match key {

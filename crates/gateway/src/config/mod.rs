@@ -475,6 +475,11 @@ fn read_text(
 }
 
 impl Config {
+    /// Whether there is a place where writes wait for their server.
+    pub(crate) fn has_queue(&self) -> bool {
+        self.store.is_some() || self.redis.is_some()
+    }
+
     /// Applies environment variables, which override the file: they are nearer to the user who
     /// starts the gateway.
     pub(crate) fn take_env(&mut self, env: &dyn Fn(&str) -> Option<String>) -> Result<(), Problem> {

@@ -93,7 +93,8 @@ pub async fn deliver(
             Ok(()) => failures = 0,
             Err(_) => {
                 failures += 1;
-                line.unless_stopped(tokio::time::sleep(PAUSES.delay(failures, &env.rng))).await;
+                let pause = PAUSES.delay(failures, &env.rng);
+                line.unless_stopped(tokio::time::timeout(pause, changes.changed())).await;
             }
         }
     }
@@ -143,6 +144,21 @@ impl ServerQueue<'_> {
         else {
             return Ok(());
         };
+        // Another gateway may have the line by now, or another item may be first.
+        let Some(claim) = self.store.claim(self.server, &id).await? else { return Ok(()) };
+        let made = self.attempt(id, call, to, changes).await;
+        self.store.release(claim).await;
+        made
+    }
+
+    /// Makes one attempt on the first item, and records how it ended.
+    async fn attempt(
+        &self,
+        id: String,
+        call: QueuedWrite,
+        to: &impl Delivery,
+        changes: &mut tokio::sync::watch::Receiver<StateCounts>,
+    ) -> Result<(), NotDurable> {
         let (is_taken, attempts) = (AtomicBool::new(false), OnceLock::new());
         let leave =
             SendPermit { store: self.store, server: self.server, id: &id, is_taken, attempts };
@@ -165,9 +181,13 @@ impl ServerQueue<'_> {
             }
             // The call was not sent. That counts as an attempt too, if the item is still first, so
             // that the next attempt comes later.
-            (None, None) => match self.store.begin_item(self.server, &id).await? {
-                NextItem::Due(_, item) => item.attempts,
-                _ => return Ok(()),
+            (None, None) => match self.store.begin_item(self.server, &id).await {
+                Ok(NextItem::Due(_, item)) => item.attempts,
+                Ok(_) => return Ok(()),
+                // The store failed at the mark, and the mark may be there all the same: unless its
+                // end is recorded, the item counts as sent.
+                Err(_) if leave.is_taken.load(Ordering::Relaxed) => 1,
+                Err(unkept) => return Err(unkept),
             },
         };
         self.record(&id, attempts, end).await;

@@ -1,5 +1,5 @@
-//! Decides which data of a queued call are kept, and their form in the file: JSON behind a
-//! checksum.
+//! Decides which data of a queued call are kept, and their form in a store: JSON, behind a
+//! checksum in the file.
 
 use std::hash::{Hash, Hasher};
 
@@ -25,6 +25,21 @@ pub enum ItemState {
     Delivered,
     /// It was given up, and is sent again only if an operator says so.
     Dead,
+}
+
+impl ItemState {
+    /// All states.
+    pub const ALL: [Self; 4] = [Self::Waiting, Self::Delivering, Self::Delivered, Self::Dead];
+
+    /// Its name, as the admin API and the stores spell it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Delivering => "delivering",
+            Self::Delivered => "delivered",
+            Self::Dead => "dead",
+        }
+    }
 }
 
 /// A call in the queue. Times are milliseconds since 1970.
@@ -141,6 +156,31 @@ impl QueuedItem {
             return None;
         }
         serde_json::from_slice(json).ok()
+    }
+}
+
+impl ItemSummary {
+    /// What is shown of an item that cannot be read.
+    pub(super) fn unreadable(id: u64) -> Self {
+        let none = String::new;
+        Self {
+            id: name(id),
+            tool: none(),
+            server: none(),
+            state: ItemState::Dead,
+            is_error: false,
+            attempts: 0,
+            next_attempt: None,
+            enqueued: 0,
+            may_have_executed: true,
+            last_error: Some("it was not written by this fleet, or under another key".to_owned()),
+            caller: none(),
+            expires: 0,
+            forgotten: None,
+            bytes: 0,
+            ended: None,
+            digest: 0,
+        }
     }
 }
 

@@ -1,48 +1,39 @@
 //! The durable queue for writes: decides that a queued call survives any crash, is made in its
 //! turn, and is never made twice if that could do harm.
 //!
-//! One file (`queue.redb`), one writer, two promises:
-//! - **an id is returned only when its item is on the disk**; all jobs that arrive while one commit
-//!   runs share the next commit;
-//! - **an attempt begins only after its mark is on the disk**: an item that a crash left marked as
+//! Two promises, whatever the store:
+//! - **an id is returned only when its item is durable**;
+//! - **an attempt begins only after its mark is durable**: an item that was left marked as
 //!   delivering is sent again only if repeating it is harmless; else it is dead, and reports that
 //!   it may have been executed.
 //!
-//! `rules` decides the state changes of an item, `transaction` reads and changes records, `writer`
-//! makes the commits, `open` opens the file, `probe` checks it from outside, and `deliver` sends
-//! items to their server.
+//! `rules` decides the state changes of an item and knows no store. `embedded` keeps the items in a
+//! file, for one gateway, and `redis` in Redis, for all replicas. `deliver` sends items to their
+//! server, and `moving` moves them from the file to Redis.
 
 mod deliver;
+mod embedded;
 mod item;
-mod open;
-mod probe;
+mod moving;
+mod redis;
 mod rules;
 #[cfg(test)]
 mod tests;
-mod transaction;
-mod writer;
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use seawall::{
-    Clock, DurableQueue, EarlierWrite, Failure, Moment, NotQueued, Promise, QueuedWrite,
-};
-use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
+use seawall::{DurableQueue, EarlierWrite, Failure, NotQueued, Promise, QueuedWrite};
+use tokio::sync::watch;
+
+use crate::config::RedisConfig;
 
 pub use deliver::{Delivery, SendPermit, deliver};
+use embedded::EmbeddedQueue;
+pub use embedded::{StoreTrouble, probe};
 pub use item::{ItemState, ItemSummary, QueuedItem, number};
-pub use open::StoreTrouble;
-pub use probe::probe;
+use redis::{LEASE, LineLease, RedisQueue};
 pub use rules::{ItemChange, NextItem};
-use transaction::{StoreFailed, Transaction};
-pub use writer::NotDurable;
-use writer::{AwaitedUntil, DatabaseOpener, StoreJob, StoreWriter};
-
-/// Jobs that may wait for the writer, and the most that share a commit.
-const JOBS: usize = 256;
 
 /// How much the queue keeps, and for how long. Times are milliseconds.
 #[derive(Clone, Debug)]
@@ -85,38 +76,38 @@ pub struct StateCounts {
     pub dead: usize,
 }
 
-/// The queue. Clones share it.
-#[derive(Clone, Debug)]
-pub struct QueueStore(Arc<StoreShared>);
-
-/// A job, and the wall time at which it was put.
-type TimedJob = (u64, Box<dyn StoreJob>);
-
-#[derive(Debug)]
-struct StoreShared {
-    path: PathBuf,
-    /// Taken when the queue is closed.
-    jobs: Mutex<Option<mpsc::Sender<TimedJob>>>,
-    writer: Mutex<Option<JoinHandle<()>>>,
-    changes: watch::Receiver<StateCounts>,
-    /// For each server, until when its items matter for new calls.
-    awaited: watch::Receiver<AwaitedUntil>,
-    wall: WallClock,
+/// A change was not made durable.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{why}")]
+pub struct NotDurable {
+    /// The error of the store.
+    pub why: String,
+    /// Whether the change certainly has no effect: it was put back, or never begun. Otherwise it
+    /// may or may not be in the store.
+    pub is_certain: bool,
 }
 
-/// Wall time that does not jump: read once, then moved by the monotonic clock.
-#[derive(Debug)]
-struct WallClock {
-    clock: Clock,
-    began: Moment,
-    at: u64,
-}
-
-impl WallClock {
-    fn now(&self) -> u64 {
-        self.at.saturating_add(millis(self.clock.now().since(self.began)))
+impl NotDurable {
+    /// The same, of a call that was to be queued.
+    fn not_queued(self) -> NotQueued {
+        if self.is_certain { NotQueued::Refused(self.why) } else { NotQueued::Unknown(self.why) }
     }
 }
+
+/// The queue. Clones share it.
+#[derive(Clone, Debug)]
+pub struct QueueStore(QueuePlace);
+
+/// Where the items are.
+#[derive(Clone, Debug)]
+enum QueuePlace {
+    Embedded(EmbeddedQueue),
+    Redis(RedisQueue),
+}
+use QueuePlace::{Embedded, Redis};
+
+/// The right to send the first item of a server's queue. Until it ends, no other gateway sends one.
+pub(crate) struct LineClaim(Option<LineLease>);
 
 impl QueueStore {
     /// Opens the queue below `folder`; creates folder and file if they are missing. `today` is the
@@ -129,52 +120,47 @@ impl QueueStore {
         bounds: QueueBounds,
         today: SystemTime,
     ) -> Result<Self, StoreTrouble> {
-        let below = folder.to_owned();
-        Self::with_opener(
-            open::file(folder),
-            Box::new(move || open::database(&below)),
-            bounds,
-            today,
-        )
+        EmbeddedQueue::open(folder, bounds, today).map(|queue| Self(Embedded(queue)))
     }
 
-    fn with_opener(
-        path: PathBuf,
-        opener: DatabaseOpener,
+    /// Opens the queue that the replicas of a fleet share. Waits a moment for Redis, and goes on
+    /// without it: until it is there, no call is queued. A call waits for it no longer than `wait`.
+    pub(crate) async fn open_redis(
+        config: &RedisConfig,
         bounds: QueueBounds,
-        today: SystemTime,
-    ) -> Result<Self, StoreTrouble> {
-        let at = millis(today.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
-        let book = StoreWriter::open(path.clone(), opener, bounds, at)?;
-        let clock = Clock::tokio();
-        let wall = WallClock { began: clock.now(), clock, at };
-        let (jobs, waiting) = mpsc::channel(JOBS);
-        let (tell_awaited, awaited) = watch::channel(book.awaited());
-        let (tell, changes) = watch::channel(book.tally());
-        let writer = tokio::spawn(write(book, waiting, tell, tell_awaited));
-        let (jobs, writer) = (Mutex::new(Some(jobs)), Mutex::new(Some(writer)));
-        Ok(Self(Arc::new(StoreShared { path, jobs, writer, changes, awaited, wall })))
+        wait: Duration,
+    ) -> Result<Self, String> {
+        RedisQueue::open(config, bounds, LEASE, wait).await.map(|queue| Self(Redis(queue)))
     }
 
-    /// The path of the file.
-    pub fn path(&self) -> &Path {
-        &self.0.path
+    /// The path of the file, if the queue is in one.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.0 {
+            Embedded(queue) => Some(queue.path()),
+            Redis(_) => None,
+        }
     }
 
     /// The number of items in each state, and a signal whenever it changes.
     pub fn changes(&self) -> watch::Receiver<StateCounts> {
-        self.0.changes.clone()
+        match &self.0 {
+            Embedded(queue) => queue.changes(),
+            Redis(queue) => queue.changes(),
+        }
     }
 
     /// A whole item; `None` if it does not exist, or no longer.
     pub async fn item(&self, id: &str) -> Result<Option<QueuedItem>, NotDurable> {
-        let Some(id) = item::number(id) else { return Ok(None) };
-        self.ask(move |page, _| page.item(id)).await
+        let Some(id) = number(id) else { return Ok(None) };
+        match &self.0 {
+            Embedded(queue) => queue.item(id).await,
+            Redis(queue) => queue.item(id).await,
+        }
     }
 
     /// All items, oldest first.
     pub async fn list(&self) -> Result<Vec<ItemSummary>, NotDurable> {
-        self.ask(|page, _| Ok(page.list())).await
+        self.page(0, ItemState::ALL.to_vec(), usize::MAX).await.map(|(items, _)| items)
     }
 
     /// The oldest `most` items after `after` that are in one of these states, and whether there are
@@ -185,15 +171,21 @@ impl QueueStore {
         states: Vec<ItemState>,
         most: usize,
     ) -> Result<(Vec<ItemSummary>, bool), NotDurable> {
-        self.ask(move |page, _| Ok(page.some(after, &states, most))).await
+        match &self.0 {
+            Embedded(queue) => queue.page(after, states, most).await,
+            Redis(queue) => queue.page(after, states, most).await,
+        }
     }
 
     /// Makes an item due now; a dead item waits again, at its old place in its server's queue. A
     /// dead item that may have been executed, and whose repeat would do harm, is revived only with
     /// `even_if_executed`.
     pub async fn retry(&self, id: &str, even_if_executed: bool) -> Result<ItemChange, NotDurable> {
-        let Some(id) = item::number(id) else { return Ok(ItemChange::Unknown) };
-        self.ask(move |page, now| page.retry(id, even_if_executed, now)).await
+        let Some(id) = number(id) else { return Ok(ItemChange::Unknown) };
+        match &self.0 {
+            Embedded(queue) => queue.retry(id, even_if_executed).await,
+            Redis(queue) => queue.retry(id, even_if_executed).await,
+        }
     }
 
     /// Removes an item, unless an attempt is in flight. A delivered item, whose result its client
@@ -203,33 +195,68 @@ impl QueueStore {
         id: &str,
         even_if_delivered: bool,
     ) -> Result<ItemChange, NotDurable> {
-        let Some(id) = item::number(id) else { return Ok(ItemChange::Unknown) };
-        self.ask(move |page, _| page.forget(id, even_if_delivered)).await
+        let Some(id) = number(id) else { return Ok(ItemChange::Unknown) };
+        match &self.0 {
+            Embedded(queue) => queue.forget(id, even_if_delivered).await,
+            Redis(queue) => queue.forget(id, even_if_delivered).await,
+        }
     }
 
     /// Makes the first item of a server's queue due now, if it only waits for its time.
     pub(crate) async fn hurry(&self, server: &str) -> Result<(), NotDurable> {
-        let server = server.to_owned();
-        self.ask(move |page, now| page.hurry(&server, now)).await
+        match &self.0 {
+            Embedded(queue) => queue.hurry(server).await,
+            Redis(queue) => queue.hurry(server).await,
+        }
     }
 
     /// The first item of a server's queue, and when it is due.
     pub(crate) async fn peek(&self, server: &str) -> Result<NextItem, NotDurable> {
-        let server = server.to_owned();
-        self.ask(move |page, now| page.peek(&server, now)).await
+        match &self.0 {
+            Embedded(queue) => queue.peek(server).await,
+            Redis(queue) => queue.peek(server).await,
+        }
     }
 
     /// The first item of a server's queue if it is due, durably marked as delivering. Only the one
     /// delivery task of that server may call this.
     pub async fn begin(&self, server: &str) -> Result<NextItem, NotDurable> {
-        let server = server.to_owned();
-        self.ask(move |page, now| page.begin(&server, None, now)).await
+        match &self.0 {
+            Embedded(queue) => queue.begin(server, None).await,
+            Redis(queue) => queue.begin(server, None).await,
+        }
     }
 
-    /// The same, but only if the item `id` is first.
+    /// Claims the server's queue for an attempt on its first item, if that is `id` and no other
+    /// gateway has claimed it.
+    pub(crate) async fn claim(
+        &self,
+        server: &str,
+        id: &str,
+    ) -> Result<Option<LineClaim>, NotDurable> {
+        match &self.0 {
+            // A file has one gateway, and that one delivery task for each server.
+            Embedded(_) => Ok(Some(LineClaim(None))),
+            Redis(queue) => {
+                let lease = queue.claim(server, number(id)).await?;
+                Ok(lease.map(|lease| LineClaim(Some(lease))))
+            }
+        }
+    }
+
+    /// Ends a claim.
+    pub(crate) async fn release(&self, claim: LineClaim) {
+        if let (Redis(queue), LineClaim(Some(lease))) = (&self.0, claim) {
+            queue.release(lease).await;
+        }
+    }
+
+    /// The same, but only if the item `id` is first, and claimed.
     pub(crate) async fn begin_item(&self, server: &str, id: &str) -> Result<NextItem, NotDurable> {
-        let (server, id) = (server.to_owned(), id.to_owned());
-        self.ask(move |page, now| page.begin(&server, Some(&id), now)).await
+        match &self.0 {
+            Embedded(queue) => queue.begin(server, Some(id)).await,
+            Redis(queue) => queue.begin(server, number(id)).await,
+        }
     }
 
     /// Records how an attempt ended: with the tool's result as JSON, or with a failure, after which
@@ -240,62 +267,28 @@ impl QueueStore {
         end: Result<String, Failure>,
         pause: Duration,
     ) -> Result<ItemChange, NotDurable> {
-        let Some(id) = item::number(id) else { return Ok(ItemChange::Unknown) };
-        self.ask(move |page, now| page.settle(id, &end, millis(pause), now)).await
-    }
-
-    /// Finishes all jobs so far and closes the file. Later jobs get an error.
-    pub async fn close(&self) {
-        drop(self.0.jobs.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let writer = self.0.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(writer) = writer {
-            let _end = writer.await;
+        let Some(id) = number(id) else { return Ok(ItemChange::Unknown) };
+        match &self.0 {
+            Embedded(queue) => queue.settle(id, end, pause).await,
+            Redis(queue) => queue.settle(id, end, pause).await,
         }
     }
 
-    /// Has the writer run `work`; returns its result once the changes are durable.
-    async fn ask<R: Send + 'static>(
-        &self,
-        work: impl FnOnce(&mut Transaction<'_>, u64) -> Result<R, StoreFailed> + Send + 'static,
-    ) -> Result<R, NotDurable> {
-        self.put(work, false).await
-    }
-
-    /// The same; with `while_wanted`, work whose caller has left by the time of its turn is
-    /// skipped.
-    async fn put<R: Send + 'static>(
-        &self,
-        work: impl FnOnce(&mut Transaction<'_>, u64) -> Result<R, StoreFailed> + Send + 'static,
-        while_wanted: bool,
-    ) -> Result<R, NotDurable> {
-        let closed = |is_certain| NotDurable { why: "the queue is closed".to_owned(), is_certain };
-        let now = self.0.wall.now();
-        let (tell, answer) = oneshot::channel();
-        let job = PendingJob { now, while_wanted, work: Some(work), found: None, tell };
-        let jobs = self
-            .0
-            .jobs
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-            .ok_or_else(|| closed(true))?;
-        // A job that never reached the writer certainly changed nothing. Once it was sent, its
-        // commit may have happened even if no answer comes.
-        jobs.send((now, Box::new(job))).await.map_err(|_| closed(true))?;
-        // `close` waits for the writer, which ends when every sender is dropped: a caller that
-        // waits for its answer must not hold one.
-        drop(jobs);
-        answer.await.map_err(|_| closed(false))?
+    /// Finishes all jobs so far and closes the store. Later jobs get an error.
+    pub async fn close(&self) {
+        match &self.0 {
+            Embedded(queue) => queue.close().await,
+            Redis(queue) => queue.close(),
+        }
     }
 }
 
 impl DurableQueue for QueueStore {
     fn enqueue(&self, call: QueuedWrite) -> Promise<'_, Result<String, NotQueued>> {
         Box::pin(async {
-            match self.put(move |page, now| page.enqueue(call, now), true).await {
-                Ok(kept) => kept,
-                Err(NotDurable { why, is_certain: true }) => Err(NotQueued::Refused(why)),
-                Err(NotDurable { why, is_certain: false }) => Err(NotQueued::Unknown(why)),
+            match &self.0 {
+                Embedded(queue) => queue.enqueue(call).await,
+                Redis(queue) => queue.enqueue(call).await,
             }
         })
     }
@@ -315,16 +308,19 @@ impl DurableQueue for QueueStore {
         &'a self,
         call: &'a QueuedWrite,
     ) -> Promise<'a, Result<Option<EarlierWrite>, NotQueued>> {
-        let call = call.clone();
-        let unknown = |NotDurable { why, .. }| NotQueued::Unknown(why);
-        Box::pin(
-            async move { self.ask(move |page, now| page.find(&call, now)).await.map_err(unknown) },
-        )
+        Box::pin(async move {
+            match &self.0 {
+                Embedded(queue) => queue.find(call).await,
+                Redis(queue) => queue.find(call).await,
+            }
+        })
     }
 
     fn is_idle(&self, server: &str) -> bool {
-        // Usually the map has no entry for the server, and then the clock is not read.
-        self.0.awaited.borrow().get(server).is_none_or(|until| *until < self.0.wall.now())
+        match &self.0 {
+            Embedded(queue) => queue.is_idle(server),
+            Redis(queue) => queue.is_idle(server),
+        }
     }
 
     fn remove<'a>(&'a self, id: &'a str) -> Promise<'a, bool> {
@@ -332,73 +328,6 @@ impl DurableQueue for QueueStore {
             self.forget(id, true).await.is_ok_and(|changed| changed == ItemChange::Done)
         })
     }
-}
-
-/// A job and the channel for its answer.
-struct PendingJob<W, R> {
-    now: u64,
-    while_wanted: bool,
-    work: Option<W>,
-    found: Option<R>,
-    tell: oneshot::Sender<Result<R, NotDurable>>,
-}
-
-impl<W, R> StoreJob for PendingJob<W, R>
-where
-    W: FnOnce(&mut Transaction<'_>, u64) -> Result<R, StoreFailed> + Send,
-    R: Send,
-{
-    fn apply(&mut self, page: &mut Transaction<'_>) -> Result<(), StoreFailed> {
-        if self.while_wanted && self.tell.is_closed() {
-            return Ok(());
-        }
-        if let Some(work) = self.work.take() {
-            self.found = Some(work(page, self.now)?);
-        }
-        Ok(())
-    }
-
-    fn done(self: Box<Self>, end: Result<(), NotDurable>) {
-        let Self { found, tell, .. } = *self;
-        let unasked = || NotDurable { why: "the queue is broken".to_owned(), is_certain: true };
-        // The caller may have left; its change stays.
-        let _gone = tell.send(end.and_then(|()| found.ok_or_else(unasked)));
-    }
-}
-
-/// The one writer. Its work blocks, so it runs on the runtime's blocking threads.
-async fn write(
-    mut book: StoreWriter,
-    mut jobs: mpsc::Receiver<TimedJob>,
-    tell: watch::Sender<StateCounts>,
-    tell_awaited: watch::Sender<AwaitedUntil>,
-) {
-    while let Some((mut now, job)) = jobs.recv().await {
-        let mut batch = vec![job];
-        while let (true, Ok((later, job))) = (batch.len() < JOBS, jobs.try_recv()) {
-            now = now.max(later);
-            batch.push(job);
-        }
-        let before = book.commits;
-        let run = tokio::task::spawn_blocking(move || {
-            let end = book.run(&mut batch, now);
-            (book, batch, end)
-        });
-        // The runtime ends, or the work panicked. Dropping the jobs tells their callers that the
-        // queue is closed.
-        let Ok((same, batch, end)) = run.await else { return };
-        book = same;
-        // The counts are published before the answers: a caller that has its answer sees them
-        // changed.
-        if book.commits > before {
-            tell_awaited.send_replace(book.awaited());
-            tell.send_replace(book.tally());
-        }
-        for job in batch {
-            job.done(end.clone());
-        }
-    }
-    let _closed = tokio::task::spawn_blocking(move || drop(book)).await;
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -1,15 +1,26 @@
-//! Decides the state changes of a queued item: how it is enqueued, waits, is sent, ends and is
-//! removed.
+//! Decides the state changes of one queued item: how it is enqueued, waits, is sent, ends and is
+//! removed. Knows no store: each store reads an item, lets these rules change it, and keeps it.
 
-use seawall::{Cause, Disposition, Effect, Failure, NotQueued, QueuedWrite, Sent};
+use std::time::Duration;
 
-use super::item::{ItemState, ItemSummary, QueuedItem, digest, name};
-use super::transaction::{StoreFailed, Transaction};
+use seawall::{Cause, Disposition, Effect, Failure, NotQueued, QueuedWrite, Sent, WriteFate};
+
+use super::QueueBounds;
+use super::item::{ItemState, ItemSummary, QueuedItem, digest};
 use crate::protocol::edit::JsonObject;
+use crate::protocol::limits;
 
 /// How far a clock may be set back, in milliseconds, before the times of an item are no longer
 /// believed.
 const CLOCK_SLACK: u64 = 60_000;
+
+/// How long a delivered or dead item matters for new calls, in milliseconds: an identical call is
+/// rarely held back for longer.
+pub(super) const LATELY: u64 = 60 * 60 * 1000;
+
+/// The note of an item that is on its way to another store.
+const SET_ASIDE: &str =
+    "it is being moved to Redis, and may be there already; `seawall queue move` goes on with it";
 
 /// The head of a server's queue.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,275 +48,240 @@ pub enum ItemChange {
     InDoubt,
 }
 
-impl Transaction<'_> {
-    /// Adds a new call, if there is room for it.
-    pub(super) fn enqueue(
-        &mut self,
+impl QueuedItem {
+    /// A new item; what destroys something is refused.
+    pub(super) fn new(
         call: QueuedWrite,
         now: u64,
-    ) -> Result<Result<String, NotQueued>, StoreFailed> {
+        bounds: &QueueBounds,
+    ) -> Result<Self, NotQueued> {
         if call.effect == Effect::Destructive {
-            return Ok(Err(NotQueued::Refused(
-                "what destroys something is not done later".to_owned(),
-            )));
+            return Err(NotQueued::Refused("what destroys something is not done later".to_owned()));
         }
-        let id = self.known.last_id + 1;
-        let item = QueuedItem {
+        Ok(Self {
             digest: digest(&call.arguments),
             call,
             state: ItemState::Waiting,
             attempts: 0,
             next_attempt: now,
             enqueued: now,
-            expires: now.saturating_add(self.bounds.waits),
+            expires: now.saturating_add(bounds.waits),
             forgotten: None,
             may_have_executed: false,
             note: None,
             outcome: None,
             is_error: false,
             ended: None,
-        };
-        let size = item.encode(id).map_err(|error| StoreFailed(error.to_string()))?.len();
-        if let Err(refused) = self.make_room(size)? {
-            return Ok(Err(refused));
-        }
-        self.give_id(id)?;
-        self.write(id, &item)?;
-        Ok(Ok(name(id)))
+        })
     }
 
-    /// The first item of a server's queue.
-    pub(super) fn peek(&mut self, server: &str, now: u64) -> Result<NextItem, StoreFailed> {
-        let Some((id, brief)) = self.head(server) else { return Ok(NextItem::Nothing) };
-        let wait = brief.next_attempt.unwrap_or(now).saturating_sub(now);
-        if wait > 0 {
-            return Ok(NextItem::Later(wait));
-        }
-        Ok(NextItem::Due(name(id), Box::new(self.read(id)?)))
-    }
-
-    /// Makes the first item of a server's queue due now.
-    pub(super) fn hurry(&mut self, server: &str, now: u64) -> Result<(), StoreFailed> {
-        match self.head(server) {
-            Some((id, brief)) if brief.next_attempt.is_some_and(|due| due > now) => {
-                let item = self.read(id)?;
-                self.write(id, &QueuedItem { next_attempt: now, ..item })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Marks the first item of a server's queue as delivering; if `only` names an item, then only
-    /// if that item is first.
-    ///
-    /// An item that is marked already was being sent by a delivery task that is gone.
-    pub(super) fn begin(
-        &mut self,
-        server: &str,
-        only: Option<&str>,
-        now: u64,
-    ) -> Result<NextItem, StoreFailed> {
-        loop {
-            let Some((id, brief)) = self.head(server) else { return Ok(NextItem::Nothing) };
-            if brief.state == ItemState::Delivering {
-                self.interrupted(id, "its delivery was cut off", now)?;
-                continue;
-            }
-            let next = self.peek(server, now)?;
-            let NextItem::Due(name, mut item) = next else { return Ok(next) };
-            if only.is_some_and(|only| only != name) {
-                return Ok(NextItem::Nothing);
-            }
-            item.state = ItemState::Delivering;
-            item.attempts = item.attempts.saturating_add(1);
-            self.write(id, &item)?;
-            return Ok(NextItem::Due(name, item));
-        }
+    /// Marks the item as being sent.
+    pub(super) fn begin(&mut self) {
+        self.state = ItemState::Delivering;
+        self.attempts = self.attempts.saturating_add(1);
     }
 
     /// Records how an attempt ended. An item that may be sent again waits for `pause`.
     pub(super) fn settle(
         &mut self,
-        id: u64,
         end: &Result<String, Failure>,
         pause: u64,
         now: u64,
-    ) -> Result<ItemChange, StoreFailed> {
-        match self.state(id) {
-            None => return Ok(ItemChange::Unknown),
-            Some(ItemState::Delivering) => {}
-            Some(other) => return Ok(ItemChange::NotNow(other)),
-        }
-        let mut item = self.read(id)?;
+        bounds: &QueueBounds,
+    ) {
         match end {
-            Ok(outcome) => self.deliver(&mut item, outcome, now),
+            Ok(outcome) => self.deliver(outcome, now, bounds),
             Err(failure) => {
-                item.may_have_executed |= failure.may_have_executed(item.call.effect);
-                item.note = Some(failure.message.clone());
-                if may_go_on(failure, item.call.effect) {
-                    item.state = ItemState::Waiting;
-                    item.next_attempt = now.saturating_add(pause);
+                self.may_have_executed |= failure.may_have_executed(self.call.effect);
+                self.note = Some(failure.message.clone());
+                if may_go_on(failure, self.call.effect) {
+                    self.state = ItemState::Waiting;
+                    self.next_attempt = now.saturating_add(pause);
                 } else {
-                    self.bury(&mut item, &failure.message, now);
+                    self.bury(&failure.message, now, bounds);
                 }
             }
         }
-        self.write(id, &item)?;
-        Ok(ItemChange::Done)
     }
 
-    /// Makes an item due now; a dead item waits again, at its old place in its server's queue. A
-    /// dead item that may have been executed, and whose repeat would do harm, is revived only with
-    /// `even_if_executed`.
+    /// Makes a waiting or dead item due now. A dead item that may have been executed, and whose
+    /// repeat would do harm, is revived only with `even_if_executed`.
     pub(super) fn retry(
         &mut self,
-        id: u64,
         even_if_executed: bool,
         now: u64,
-    ) -> Result<ItemChange, StoreFailed> {
-        match self.state(id) {
-            None => return Ok(ItemChange::Unknown),
-            Some(ItemState::Waiting | ItemState::Dead) => {}
-            Some(_) => return Ok(self.not_now(id)),
+        bounds: &QueueBounds,
+    ) -> ItemChange {
+        if !matches!(self.state, ItemState::Waiting | ItemState::Dead) {
+            return not_now(self.state, self.is_error);
         }
-        let mut item = self.read(id)?;
-        let does_harm = item.may_have_executed && !item.call.effect.is_replayable();
-        if item.state == ItemState::Dead && does_harm && !even_if_executed {
-            return Ok(ItemChange::InDoubt);
+        let does_harm = self.may_have_executed && !self.call.effect.is_replayable();
+        if self.state == ItemState::Dead && does_harm && !even_if_executed {
+            return ItemChange::InDoubt;
         }
-        item.state = ItemState::Waiting;
-        item.next_attempt = now;
-        item.expires = now.saturating_add(self.bounds.waits);
-        (item.forgotten, item.ended) = (None, None);
-        self.write(id, &item)?;
-        Ok(ItemChange::Done)
-    }
-
-    /// Removes an item, unless an attempt is in flight. A delivered item, whose result its client
-    /// may still read, is removed only with `even_if_delivered`.
-    pub(super) fn forget(
-        &mut self,
-        id: u64,
-        even_if_delivered: bool,
-    ) -> Result<ItemChange, StoreFailed> {
-        match self.state(id) {
-            None => Ok(ItemChange::Unknown),
-            Some(ItemState::Waiting | ItemState::Dead) => {
-                self.remove(id).map(|()| ItemChange::Done)
-            }
-            Some(ItemState::Delivered) if even_if_delivered => {
-                self.remove(id).map(|()| ItemChange::Done)
-            }
-            Some(_) => Ok(self.not_now(id)),
-        }
-    }
-
-    /// Why an item cannot be changed.
-    fn not_now(&self, id: u64) -> ItemChange {
-        match self.known.items.get(&id) {
-            None => ItemChange::Unknown,
-            Some(brief) if brief.is_error => ItemChange::WentWrong,
-            Some(brief) => ItemChange::NotNow(brief.state),
-        }
-    }
-
-    /// Gives up items that waited too long, and removes ended items whose time is over.
-    pub(super) fn sweep(&mut self, now: u64) -> Result<(), StoreFailed> {
-        let due = |brief: &ItemSummary| match brief.state {
-            ItemState::Waiting => brief.expires <= now,
-            ItemState::Delivering => false,
-            ItemState::Delivered | ItemState::Dead => brief.forgotten.is_some_and(|end| end <= now),
-        };
-        let due: Vec<(u64, ItemState)> = self
-            .known
-            .items
-            .iter()
-            .filter(|(_, brief)| due(brief))
-            .map(|(id, brief)| (*id, brief.state))
-            .collect();
-        for (id, state) in due {
-            if state != ItemState::Waiting {
-                self.remove(id)?;
-                continue;
-            }
-            let mut item = self.read(id)?;
-            let last = item.note.take().map(|note| format!(" (last: {note})")).unwrap_or_default();
-            self.bury(&mut item, &format!("its server was not back in time{last}"), now);
-            self.write(id, &item)?;
-        }
-        Ok(())
-    }
-
-    /// After a start: settles every attempt that was in flight when the gateway stopped.
-    pub(super) fn after_start(&mut self, now: u64) -> Result<(), StoreFailed> {
-        let open =
-            self.known.items.iter().filter(|(_, brief)| {
-                matches!(brief.state, ItemState::Waiting | ItemState::Delivering)
-            });
-        let open: Vec<(u64, ItemState, u64)> =
-            open.map(|(id, brief)| (*id, brief.state, brief.enqueued)).collect();
-        for (id, state, enqueued) in open {
-            if state == ItemState::Delivering {
-                self.interrupted(id, "the gateway stopped", now)?;
-            }
-            // The clock was set back since the item came, so its times mean nothing and start anew.
-            if enqueued > now.saturating_add(CLOCK_SLACK) {
-                let mut item = self.read(id)?;
-                (item.enqueued, item.next_attempt, item.expires) =
-                    (now, now, now.saturating_add(self.bounds.waits));
-                self.write(id, &item)?;
-            }
-        }
-        Ok(())
+        self.state = ItemState::Waiting;
+        self.next_attempt = now;
+        self.expires = now.saturating_add(bounds.waits);
+        (self.forgotten, self.ended) = (None, None);
+        ItemChange::Done
     }
 
     /// An attempt ended and its end was not recorded.
-    fn interrupted(&mut self, id: u64, how: &str, now: u64) -> Result<(), StoreFailed> {
-        let mut item = self.read(id)?;
-        // The mark was on the disk before the call was sent, so the server may have executed it.
-        item.may_have_executed = item.call.effect != Effect::ReadOnly;
-        if item.call.effect.is_replayable() {
-            item.state = ItemState::Waiting;
-            item.next_attempt = now;
-            item.note = Some(format!("{how} during an attempt"));
+    pub(super) fn interrupted(&mut self, how: &str, now: u64, bounds: &QueueBounds) {
+        // The mark was durable before the call was sent, so the server may have executed it.
+        self.may_have_executed = self.call.effect != Effect::ReadOnly;
+        if self.call.effect.is_replayable() {
+            self.state = ItemState::Waiting;
+            self.next_attempt = now;
+            self.note = Some(format!("{how} during an attempt"));
         } else {
-            self.end(&mut item, ItemState::Dead, now);
-            item.note = Some(format!("may have been executed when {how}"));
+            self.end(ItemState::Dead, now, bounds);
+            self.note = Some(format!("may have been executed when {how}"));
         }
-        self.write(id, &item)
     }
 
-    fn deliver(&self, item: &mut QueuedItem, outcome: &str, now: u64) {
-        self.end(item, ItemState::Delivered, now);
-        item.call.arguments = serde_json::Value::Null;
-        item.is_error = JsonObject::of(outcome.as_bytes()).get("isError") == Some(b"true");
-        if outcome.len() > self.bounds.outcome_bytes {
-            item.note = Some(format!(
+    /// Gives up an item that waited too long.
+    pub(super) fn expire(&mut self, now: u64, bounds: &QueueBounds) {
+        let last = self.note.take().map(|note| format!(" (last: {note})")).unwrap_or_default();
+        self.bury(&format!("its server was not back in time{last}"), now, bounds);
+    }
+
+    /// Its times start anew: they were not known yet, or the clock was set back since it came.
+    pub(super) fn start_anew(&mut self, now: u64, bounds: &QueueBounds) {
+        (self.enqueued, self.next_attempt, self.expires) =
+            (now, now, now.saturating_add(bounds.waits));
+    }
+
+    /// Takes a waiting item out of its line, to move it to another store. One that may have been
+    /// executed stays.
+    pub(super) fn set_aside(&mut self, now: u64, bounds: &QueueBounds) -> ItemChange {
+        if self.state != ItemState::Waiting || self.may_have_executed {
+            return ItemChange::NotNow(self.state);
+        }
+        self.end(ItemState::Dead, now, bounds);
+        // Whoever repeats it, or has it sent again, is told to look first.
+        self.may_have_executed = true;
+        self.note = Some(SET_ASIDE.to_owned());
+        ItemChange::Done
+    }
+
+    /// Whether the item was set aside.
+    pub(super) fn is_set_aside(&self) -> bool {
+        self.state == ItemState::Dead && self.note.as_deref() == Some(SET_ASIDE)
+    }
+
+    /// Puts an item that was set aside back into its line.
+    pub(super) fn take_back(&mut self, now: u64, bounds: &QueueBounds) -> ItemChange {
+        if !self.is_set_aside() {
+            return ItemChange::NotNow(self.state);
+        }
+        (self.may_have_executed, self.note) = (false, None);
+        self.retry(true, now, bounds)
+    }
+
+    fn deliver(&mut self, outcome: &str, now: u64, bounds: &QueueBounds) {
+        self.end(ItemState::Delivered, now, bounds);
+        self.call.arguments = serde_json::Value::Null;
+        self.is_error = JsonObject::of(outcome.as_bytes()).get("isError") == Some(b"true");
+        if outcome.len() > bounds.outcome_bytes {
+            self.note = Some(format!(
                 "executed; its result of {} bytes is too large to keep",
                 outcome.len()
             ));
         } else {
-            item.note = None;
-            item.outcome = Some(outcome.to_owned());
+            self.note = None;
+            self.outcome = Some(outcome.to_owned());
         }
     }
 
-    fn bury(&self, item: &mut QueuedItem, why: &str, now: u64) {
+    fn bury(&mut self, why: &str, now: u64, bounds: &QueueBounds) {
         let fate =
-            if item.may_have_executed { "may have been executed" } else { "was not executed" };
-        self.end(item, ItemState::Dead, now);
-        item.note = Some(format!("{fate}: {why}"));
+            if self.may_have_executed { "may have been executed" } else { "was not executed" };
+        self.end(ItemState::Dead, now, bounds);
+        self.note = Some(format!("{fate}: {why}"));
     }
 
-    fn end(&self, item: &mut QueuedItem, state: ItemState, now: u64) {
-        let kept = if state == ItemState::Delivered {
-            self.bounds.outcome_kept
-        } else {
-            self.bounds.dead_kept
-        };
-        item.state = state;
-        (item.ended, item.forgotten) = (Some(now), Some(now.saturating_add(kept)));
+    fn end(&mut self, state: ItemState, now: u64, bounds: &QueueBounds) {
+        let kept =
+            if state == ItemState::Delivered { bounds.outcome_kept } else { bounds.dead_kept };
+        self.state = state;
+        (self.ended, self.forgotten) = (Some(now), Some(now.saturating_add(kept)));
     }
+}
+
+impl ItemSummary {
+    /// Whether the item may be removed: not while an attempt is in flight. A delivered item, whose
+    /// result its client may still read, only with `even_if_delivered`.
+    pub(super) fn may_go(&self, even_if_delivered: bool) -> ItemChange {
+        match self.state {
+            ItemState::Waiting | ItemState::Dead => ItemChange::Done,
+            ItemState::Delivered if even_if_delivered => ItemChange::Done,
+            state => not_now(state, self.is_error),
+        }
+    }
+
+    /// Whether the item came from a time that is still to come: the clock was set back.
+    pub(super) fn is_from_the_future(&self, now: u64) -> bool {
+        self.enqueued > now.saturating_add(CLOCK_SLACK)
+    }
+
+    /// Whether the item waits for its server or is being sent.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.state, ItemState::Waiting | ItemState::Delivering)
+    }
+
+    /// When the item has waited too long, or is to be forgotten; never while it is being sent.
+    pub(super) fn is_over(&self) -> Option<u64> {
+        match self.state {
+            ItemState::Waiting => Some(self.expires),
+            ItemState::Delivering => None,
+            ItemState::Delivered | ItemState::Dead => self.forgotten,
+        }
+    }
+
+    /// Until when the item matters for new calls to its server.
+    pub(super) fn is_awaited_until(&self) -> u64 {
+        match self.is_open() {
+            true => u64::MAX,
+            false => self.ended.unwrap_or_default().saturating_add(LATELY),
+        }
+    }
+
+    /// What became of an earlier call.
+    pub(super) fn fate(&self, now: u64) -> WriteFate {
+        let ago = Duration::from_millis(now.saturating_sub(self.ended.unwrap_or(now)));
+        match self.state {
+            ItemState::Waiting => WriteFate::Waits,
+            ItemState::Delivering => WriteFate::UnderWay,
+            ItemState::Delivered => WriteFate::Executed(ago),
+            ItemState::Dead if self.may_have_executed => WriteFate::Uncertain(ago),
+            ItemState::Dead => WriteFate::NotExecuted,
+        }
+    }
+}
+
+/// Refuses a record that is larger than one call may be.
+pub(super) fn check_size(size: usize) -> Result<(), NotQueued> {
+    if size <= limits::QUEUED {
+        return Ok(());
+    }
+    let most = limits::QUEUED;
+    Err(NotQueued::Refused(format!("its {size} bytes are more than the {most} that may wait")))
+}
+
+/// The queue has as many calls as it may hold.
+pub(super) fn full_of_items(items: usize) -> NotQueued {
+    NotQueued::Refused(format!("{items} calls are in it already"))
+}
+
+/// The queue has as many bytes as it may hold.
+pub(super) fn full_of_bytes(bytes: u64) -> NotQueued {
+    NotQueued::Refused(format!("it holds {bytes} bytes already"))
+}
+
+/// Why an item in this state cannot be changed.
+pub(super) fn not_now(state: ItemState, is_error: bool) -> ItemChange {
+    if is_error { ItemChange::WentWrong } else { ItemChange::NotNow(state) }
 }
 
 /// Whether the item goes on waiting after a failed attempt. A call that may have been executed is

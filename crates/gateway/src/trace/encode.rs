@@ -85,7 +85,7 @@ mod tests {
             let mut written = WireWriter::new(0);
             written.text(1, "key");
             written.message(2, |to| to.text(1, &value));
-            let text = (length > 0).then(|| OneValue::Text(value));
+            let text = (length > 0).then_some(OneValue::Text(value));
             let told = KeyValue { key: "key".to_owned(), value: Some(AnyValue { value: text }) };
             assert_eq!(written.into_bytes(), told.encode_to_vec(), "{length}");
         }

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Stdio;
 
+use rustix::process::{Pid, getpgid};
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
@@ -70,7 +71,13 @@ async fn a_process_that_left_its_group_stays() {
     let gateway = Gateway::serve(&[entry]).await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
     assert_eq!(text(&client.call("fork", json!({})).await), "forked");
-    until(5, "both have started", async || processes(gateway.tag()).len() == 2).await;
+    let leads =
+        |pid: &i32| getpgid(Pid::from_raw(*pid)).is_ok_and(|it| it.as_raw_nonzero().get() == *pid);
+    let are_apart = || {
+        let running = processes(gateway.tag());
+        running.len() == 2 && running.iter().all(leads)
+    };
+    until(5, "both have started, and each leads a group", async || are_apart()).await;
     leave(&client).await;
     until(8, "the server is gone", async || processes(gateway.tag()).len() == 1).await;
     for pid in processes(gateway.tag()) {

@@ -19,6 +19,7 @@ mod memory;
 mod owners;
 mod presets;
 mod queue;
+mod queue_fleet;
 mod rejoin;
 mod retry;
 mod server;

@@ -10,7 +10,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::super::config_args::variable;
 use super::super::{AUTH, CommandEnd, UNREACHABLE, USAGE};
 use super::{
-    AdminArgs, AdminPlace, BreakerAction, ForcedArg, QueueAction, RemoteCommand, ServerAction,
+    AdminArgs, AdminPlace, BreakerAction, ForcedArg, MoveTarget, QueueAction, RemoteCommand,
+    ServerAction, moving,
 };
 use crate::protocol::limits;
 use crate::protocol::sse::SseDecoder;
@@ -26,6 +27,9 @@ pub(in crate::cli) async fn run(remote: RemoteCommand) -> CommandEnd {
     match remote {
         RemoteCommand::Status { at } => status(&RemoteRequest::new(&at)?).await,
         RemoteCommand::Breakers { at, deed } => breakers(&RemoteRequest::new(&at)?, deed).await,
+        RemoteCommand::Queue { at, deed: Some(QueueAction::Move { to: MoveTarget::Redis }) } => {
+            moving::to_redis(&at).await
+        }
         RemoteCommand::Queue { at, deed } => queue(&RemoteRequest::new(&at)?, deed).await,
         RemoteCommand::Servers { at, deed } => servers(&RemoteRequest::new(&at)?, deed).await,
         RemoteCommand::Reload { at } => reload(&RemoteRequest::new(&at)?).await,
@@ -213,6 +217,8 @@ async fn queue(asking: &RemoteRequest, deed: Option<QueueAction>) -> CommandEnd 
             })?;
             asking.show(&answer, || format!("{id} is dropped"))
         }
+        // It does not go through a running gateway.
+        QueueAction::Move { .. } => Ok(()),
     }
 }
 

@@ -57,6 +57,10 @@ fn a_redis_that_cannot_be_used_is_refused_with_the_next_step() {
     let lines: Vec<&str> = problems.lines().collect();
     assert_eq!(lines.len(), 4, "{problems}");
     assert!(!problems.contains("short"), "{problems}");
+}
+
+#[test]
+fn writes_can_wait_in_redis_without_a_folder() {
     let queue = kit("[store]\nredis = 'redis://:p@r.example'\n[kinds.write]\nfallback = ['queue']");
-    assert!(queue.problems("seawall.toml").contains("add [store] with a path"));
+    assert!(queue.good("seawall.toml").has_queue());
 }

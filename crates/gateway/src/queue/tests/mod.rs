@@ -1,40 +1,66 @@
-//! Tests the promises of the queue, one at a time.
+//! Tests the promises of the queue, one at a time, and whatever its store.
 
-mod damage;
+mod contract;
 mod delivery;
-mod disk;
-mod failing;
 mod keeping;
-mod power;
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use seawall::{Effect, QueuedWrite};
+use seawall_testkit::redis::{PASSWORD, RedisServer};
 use serde_json::json;
+use tempfile::TempDir;
 
-use super::{QueueBounds, QueueStore, StoreTrouble};
+use super::redis::RedisQueue;
+use super::{QueueBounds, QueuePlace, QueueStore, StoreTrouble};
+use crate::config::{RedisConfig, Secret};
+
+/// How long a call waits in these tests: the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The wall time at which every test begins.
-fn today() -> SystemTime {
+pub(super) fn today() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)
 }
 
 /// A folder on a fast disk, for tests that open hundreds of files and do not depend on syncs.
-fn fast_folder() -> tempfile::TempDir {
+pub(super) fn fast_folder() -> TempDir {
     let memory = Path::new("/dev/shm");
-    if memory.is_dir() {
-        tempfile::TempDir::new_in(memory).unwrap()
-    } else {
-        tempfile::TempDir::new().unwrap()
-    }
+    if memory.is_dir() { TempDir::new_in(memory).unwrap() } else { TempDir::new().unwrap() }
 }
 
-fn open(folder: &Path) -> Result<QueueStore, StoreTrouble> {
+pub(super) fn open(folder: &Path) -> Result<QueueStore, StoreTrouble> {
     QueueStore::open(folder, QueueBounds::default(), today())
 }
 
-fn call(server: &str, n: u32, effect: Effect) -> QueuedWrite {
+/// A fleet on this Redis.
+pub(super) fn fleet(server: &RedisServer) -> RedisConfig {
+    RedisConfig {
+        url: Secret::new(server.url()),
+        prefix: "t".to_owned(),
+        key: Secret::new(PASSWORD),
+        wait_replicas: 0,
+        quorum_share: 0.5,
+        quorum_min: 2,
+    }
+}
+
+/// A replica of that fleet.
+pub(super) async fn replica(server: &RedisServer, bounds: QueueBounds) -> QueueStore {
+    replica_with(&fleet(server), bounds, Duration::from_secs(60)).await
+}
+
+pub(super) async fn replica_with(
+    config: &RedisConfig,
+    bounds: QueueBounds,
+    lease: Duration,
+) -> QueueStore {
+    let queue = RedisQueue::open(config, bounds, lease, PATIENCE).await.unwrap();
+    QueueStore(QueuePlace::Redis(queue))
+}
+
+pub(super) fn call(server: &str, n: u32, effect: Effect) -> QueuedWrite {
     QueuedWrite {
         server: server.into(),
         tool: "append".into(),
@@ -45,6 +71,6 @@ fn call(server: &str, n: u32, effect: Effect) -> QueuedWrite {
     }
 }
 
-fn write(n: u32) -> QueuedWrite {
+pub(super) fn write(n: u32) -> QueuedWrite {
     call("a", n, Effect::Write)
 }

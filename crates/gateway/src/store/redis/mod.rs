@@ -66,7 +66,6 @@ pub(crate) struct Redis {
     link: Arc<Link>,
     seal: Seal,
     prefix: String,
-    #[cfg_attr(not(test), allow(dead_code, reason = "for the queue of writes"))]
     wait_replicas: u32,
 }
 
@@ -161,7 +160,7 @@ impl Redis {
     }
 
     /// The value of a key that this fleet wrote.
-    #[cfg_attr(not(test), allow(dead_code, reason = "for the queue of writes"))]
+    #[cfg(test)]
     pub(crate) async fn get(
         &self,
         key: &str,
@@ -174,7 +173,7 @@ impl Redis {
     }
 
     /// Writes a value that lasts for `ttl`.
-    #[cfg_attr(not(test), allow(dead_code, reason = "for the queue of writes"))]
+    #[cfg(test)]
     pub(crate) async fn set(
         &self,
         key: &str,
@@ -205,7 +204,6 @@ impl Redis {
     /// Waits until the configured number of Redis's replicas has what this connection wrote; false:
     /// they had not within the time. It holds up every other command of this connection, so who
     /// needs it has a handle of its own.
-    #[cfg_attr(not(test), allow(dead_code, reason = "for the queue of writes"))]
     pub(crate) async fn is_replicated(&self, within: Duration) -> Result<bool, RedisTrouble> {
         if self.wait_replicas == 0 {
             return Ok(true);

@@ -10,10 +10,10 @@ use std::path::PathBuf;
 
 use redb::{Database, ReadableTable};
 
-use super::item::{ItemState, ItemSummary, QueuedItem};
 use super::open::{self, FACTS, ITEMS, LAST_ID, StoreTrouble};
 use super::transaction::{StoreFailed, Transaction};
-use super::{QueueBounds, StateCounts};
+use crate::queue::item::{ItemState, ItemSummary, QueuedItem};
+use crate::queue::{NotDurable, QueueBounds, StateCounts};
 
 /// Opens the database; called again after each failure.
 pub(super) type DatabaseOpener = Box<dyn Fn() -> Result<Database, StoreTrouble> + Send>;
@@ -24,17 +24,6 @@ pub(super) trait StoreJob: Send {
     fn apply(&mut self, page: &mut Transaction<'_>) -> Result<(), StoreFailed>;
     /// Sends the answer, after the commit succeeded or failed.
     fn done(self: Box<Self>, end: Result<(), NotDurable>);
-}
-
-/// A change was not made durable.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{why}")]
-pub struct NotDurable {
-    /// The error of the store.
-    pub why: String,
-    /// Whether the change certainly has no effect: it was put back, or never begun. Otherwise it
-    /// may or may not be in the file.
-    pub is_certain: bool,
 }
 
 /// The queue in memory, and the file that holds it.
@@ -53,10 +42,6 @@ pub(super) struct StoreWriter {
 
 /// For each server: until when, in milliseconds since 1970, its items matter for new calls.
 pub(super) type AwaitedUntil = BTreeMap<String, u64>;
-
-/// How long a delivered or dead item matters for new calls, in milliseconds: an identical call is
-/// rarely held back for longer.
-const LATELY: u64 = 60 * 60 * 1000;
 
 /// The queue in memory: everything but arguments and results.
 #[derive(Default)]
@@ -144,12 +129,7 @@ impl StoreWriter {
     pub(super) fn awaited(&self) -> AwaitedUntil {
         let mut awaited = AwaitedUntil::new();
         for brief in self.known.items.values() {
-            let until = match brief.state {
-                ItemState::Waiting | ItemState::Delivering => u64::MAX,
-                ItemState::Delivered | ItemState::Dead => {
-                    brief.ended.unwrap_or_default().saturating_add(LATELY)
-                }
-            };
+            let until = brief.is_awaited_until();
             match awaited.get_mut(&brief.server) {
                 Some(latest) => *latest = until.max(*latest),
                 None => _ = awaited.insert(brief.server.clone(), until),

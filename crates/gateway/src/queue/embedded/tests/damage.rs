@@ -18,9 +18,9 @@ async fn samples() -> [(Vec<u8>, Vec<ItemSummary>); 2] {
     }
     store.forget("q5", true).await.unwrap();
     let held = store.list().await.unwrap();
-    let crashed = fs::read(store.path()).unwrap();
+    let crashed = fs::read(store.path().unwrap()).unwrap();
     store.close().await;
-    let closed = fs::read(store.path()).unwrap();
+    let closed = fs::read(store.path().unwrap()).unwrap();
     [(crashed, held.clone()), (closed, held)]
 }
 

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use redb::StorageBackend;
 use seawall::Rng;
 
-use crate::queue::{QueueBounds, QueueStore, StoreTrouble, open};
+use crate::queue::embedded::{EmbeddedQueue, open};
+use crate::queue::{QueueBounds, QueuePlace, QueueStore, StoreTrouble};
 
 /// The unit that a power cut can tear.
 const SECTOR: usize = 512;
@@ -115,7 +116,8 @@ impl Disk {
             }
             Ok(database)
         };
-        QueueStore::with_opener(path, Box::new(opener), bounds, super::today())
+        let queue = EmbeddedQueue::with_opener(path, Box::new(opener), bounds, super::today())?;
+        Ok(QueueStore(QueuePlace::Embedded(queue)))
     }
 }
 

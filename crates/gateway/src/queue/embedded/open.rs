@@ -73,6 +73,12 @@ pub enum StoreTrouble {
         /// The damage that was found.
         why: String,
     },
+    /// The address of Redis cannot be used.
+    #[error("the queue in Redis cannot be used: {why}; correct [store] redis")]
+    Redis {
+        /// What is wrong with it.
+        why: String,
+    },
 }
 
 /// How often a draft is written anew that another process removed.

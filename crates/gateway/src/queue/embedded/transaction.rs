@@ -1,16 +1,13 @@
 //! Decides how records are read and changed within one transaction, and remembers how they were
 //! before it.
 
-use std::time::Duration;
-
 use redb::{ReadableTable, Table};
-use seawall::{EarlierWrite, NotQueued, QueuedWrite, WriteFate};
+use seawall::{EarlierWrite, NotQueued, QueuedWrite};
 
-use super::QueueBounds;
-use super::item::{ItemState, ItemSummary, QueuedItem, digest, name};
 use super::open::LAST_ID;
 use super::writer::{KnownItems, UndoRecords};
-use crate::protocol::limits;
+use crate::queue::item::{ItemState, ItemSummary, QueuedItem, digest, name};
+use crate::queue::{QueueBounds, rules};
 
 /// The store below failed; the transaction must be discarded.
 #[derive(Debug, thiserror::Error)]
@@ -50,11 +47,6 @@ impl<'a> Transaction<'a> {
     /// A whole item.
     pub(super) fn item(&mut self, id: u64) -> Result<Option<QueuedItem>, StoreFailed> {
         self.state(id).map(|_| self.read(id)).transpose()
-    }
-
-    /// All items, oldest first.
-    pub(super) fn list(&self) -> Vec<ItemSummary> {
-        self.known.items.values().cloned().collect()
     }
 
     /// The oldest items after `after` in one of these states, and whether there are more.
@@ -113,7 +105,7 @@ impl<'a> Transaction<'a> {
             brief.digest == digest && brief.tool == call.tool && brief.caller == call.caller
         };
         let earlier =
-            |brief: &ItemSummary| EarlierWrite { id: brief.id.clone(), fate: fate(brief, now) };
+            |brief: &ItemSummary| EarlierWrite { id: brief.id.clone(), fate: brief.fate(now) };
         for (id, brief) in self.line(&call.server).filter(|(_, brief)| may_be(brief)) {
             if self.read(*id)?.call.is_same_call(call) {
                 return Ok(Some(earlier(brief)));
@@ -127,9 +119,7 @@ impl<'a> Transaction<'a> {
 
     /// The waiting and delivering items of a server, oldest first.
     fn line(&self, server: &str) -> impl Iterator<Item = (&u64, &ItemSummary)> {
-        let is_open =
-            |brief: &ItemSummary| matches!(brief.state, ItemState::Waiting | ItemState::Delivering);
-        self.known.items.iter().filter(move |(_, brief)| brief.server == server && is_open(brief))
+        self.known.items.iter().filter(move |(_, brief)| brief.server == server && brief.is_open())
     }
 
     pub(super) fn state(&self, id: u64) -> Option<ItemState> {
@@ -138,12 +128,8 @@ impl<'a> Transaction<'a> {
 
     /// Removes delivered items, the oldest first, until there is room. Waiting and dead items stay.
     pub(super) fn make_room(&mut self, size: usize) -> Result<Result<(), NotQueued>, StoreFailed> {
-        let refused = |why: String| Ok(Err(NotQueued::Refused(why)));
-        if size > limits::QUEUED {
-            return refused(format!(
-                "its {size} bytes are more than the {} that may wait",
-                limits::QUEUED
-            ));
+        if let Err(refused) = rules::check_size(size) {
+            return Ok(Err(refused));
         }
         loop {
             let is_full = self.known.items.len() >= self.bounds.items;
@@ -154,10 +140,8 @@ impl<'a> Transaction<'a> {
                 self.known.items.iter().filter(|(_, brief)| brief.state == ItemState::Delivered);
             match done.next().map(|(id, _)| *id) {
                 Some(oldest) => self.remove(oldest)?,
-                None if is_full => {
-                    return refused(format!("{} calls are in it already", self.bounds.items));
-                }
-                None => return refused(format!("it holds {} bytes already", self.known.bytes)),
+                None if is_full => return Ok(Err(rules::full_of_items(self.bounds.items))),
+                None => return Ok(Err(rules::full_of_bytes(self.known.bytes))),
             }
         }
     }
@@ -195,17 +179,5 @@ impl<'a> Transaction<'a> {
         // The first record wins: a later change in the same commit must not replace the one from
         // before it.
         self.undo.entry(id).or_insert(before);
-    }
-}
-
-/// The fate of an earlier call.
-fn fate(brief: &ItemSummary, now: u64) -> WriteFate {
-    let ago = Duration::from_millis(now.saturating_sub(brief.ended.unwrap_or(now)));
-    match brief.state {
-        ItemState::Waiting => WriteFate::Waits,
-        ItemState::Delivering => WriteFate::UnderWay,
-        ItemState::Delivered => WriteFate::Executed(ago),
-        ItemState::Dead if brief.may_have_executed => WriteFate::Uncertain(ago),
-        ItemState::Dead => WriteFate::NotExecuted,
     }
 }
