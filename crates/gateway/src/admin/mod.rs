@@ -1,8 +1,9 @@
 //! The admin API: which requests of operators a running gateway answers, and who may make them.
 //!
 //! `access` decides who may read and change; `breakers`, `tools`, `servers`, `queue`, `events`,
-//! `fleet`, `policy` and `health` build the answers; `respond` writes them; `dashboard` is the page. The API
-//! has a listener of its own, with the same guard and limits as the listener for clients.
+//! `fleet`, `policy` and `health` build the answers; `respond` writes them; `dashboard` is the
+//! page. The API has a listener of its own, with the same guard and limits as the listener for
+//! clients.
 
 mod access;
 mod body;

@@ -1,4 +1,4 @@
-//! Decides when a breaker opens and closes in the whole fleet. Pure: no Redis, no clock, no breaker.
+//! Decides when a breaker opens and closes in the whole fleet. Pure: no Redis, clock or breaker.
 //!
 //! A replica's own failures open its own breaker, and that is its vote. When a quorum of the live
 //! replicas has voted, the others open theirs too. A vote given before the breaker's last order

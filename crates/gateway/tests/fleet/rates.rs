@@ -25,7 +25,7 @@ async fn sent(
         }
     };
     let all = clients.iter().enumerate().flat_map(|(replica, count)| vec![replica; *count]);
-    let all = join_all(all.map(|replica| ask(replica)));
+    let all = join_all(all.map(ask));
     let watch = async {
         // The shares follow the calls of the last seconds.
         tokio::time::sleep(Duration::from_secs(4)).await;
