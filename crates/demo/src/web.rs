@@ -100,6 +100,8 @@ async fn accept(life: &Arc<ServerLife>, listener: TcpListener) -> bool {
     let mut look = tokio::time::interval(LOOK);
     loop {
         tokio::select! {
+            // Biased, here and below: whoever comes once the server has died meets its next life.
+            biased;
             () = life.ended.cancelled() => return true,
             _ = look.tick() => {
                 if life.server.world.plan().is_away {
@@ -111,6 +113,7 @@ async fn accept(life: &Arc<ServerLife>, listener: TcpListener) -> bool {
                 tokio::spawn(async move {
                     let ended = life.ended.clone();
                     tokio::select! {
+                        biased;
                         () = ended.cancelled() => {}
                         _gone = life.converse(tcp) => {}
                     }

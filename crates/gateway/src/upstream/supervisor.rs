@@ -229,8 +229,8 @@ impl ConnectionSupervisor {
         });
     }
 
-    /// Closes the connection once no call is in flight or waits for it to open, or after the longest
-    /// time a call may run on.
+    /// Closes the connection once no call is in flight or waits for it to open, or after the
+    /// longest time a call may run on.
     pub(crate) async fn close_when_idle(&self) {
         let ends = Instant::now() + limits::LEFT_RUNNING;
         // Two looks in a row: a call may have found this connection and not begun yet.

@@ -184,7 +184,8 @@ async fn a_token_of_the_admin_api_that_is_rotated_is_the_only_one() {
     assert_eq!(admin.send(Method::POST, "/resilience/reload", &headers).await.0, 200);
 }
 
-/// What needs a restart is not half taken: who may reach the address was decided when it was opened.
+/// What needs a restart is not half taken: who may reach the address was decided when it was
+/// opened.
 #[tokio::test]
 async fn an_identity_that_the_file_loses_stays_in_force_until_a_restart() {
     let digest: String =

@@ -1,9 +1,9 @@
 //! Decides how a configuration is shown in agentgateway's shape, for what reads its `/config`.
 //!
 //! CAIPE's sidecar takes this answer, changes the routes and writes it back as the file: what says
-//! who may call must survive that. What the shape has no words for stands under `seawall`, which is
-//! refused in a file: so a restriction is never lost. Nothing secret is shown: no header's value, no
-//! argument, no variable's value.
+//! who may call must survive that. What the shape has no words for stands under `seawall`, which
+//! is refused in a file: so a restriction is never lost. Nothing secret is shown: no header's
+//! value, no argument, no variable's value.
 
 use http::Uri;
 use serde_json::{Map, Value, json};
