@@ -94,7 +94,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if regexMatch "(?im)(^|[\\s.{,\"'])[a-z0-9_-]*(token|secret|password|api[_-]?key)[\"']?\\s*=\\s*[\"']([^$\"']|\\$[^{])" $plain -}}
 {{- fail "config has a token in plain text, which a ConfigMap shows to everybody: write ${env:NAME}, and NAME in secretEnv" -}}
 {{- end -}}
-{{- if regexMatch "(?i)[\"']\\s*(bearer|basic|token)\\s+([^$\\s\"']|\\$[^{])" $plain -}}
+{{- if regexMatch "(?i)[\"'][ \\t]*(bearer|basic)[ \\t]+([^$\\s\"']|\\$[^{])" $plain -}}
 {{- fail "config has a bearer token in plain text, which a ConfigMap shows to everybody: write ${env:NAME}, and NAME in secretEnv" -}}
 {{- end -}}
 {{- if regexMatch "[\"'](ghp_|gho_|ghs_|github_pat_|glpat-|xox[abp]-|sk-|AKIA)|://[^/\\s\"'@:$]+:[^/\\s\"'@$]+@" $plain -}}
