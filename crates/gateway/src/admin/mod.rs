@@ -171,7 +171,7 @@ impl AdminServer {
             "/resilience/queue" => {
                 self.reading(request, may_read, queue::list(&self.gateway, &request.uri)).await
             }
-            "/resilience/reload" if request.method != Method::POST => {
+            "/resilience/reload" if matches!(request.method, Method::GET | Method::HEAD) => {
                 self.get(request, may_read, || reload::history(self.reloader.as_deref()))
             }
             _ => match path::between(path, "/resilience/policy/", "") {
@@ -188,7 +188,12 @@ impl AdminServer {
         let all = self.gateway.all();
         let (policies, fleet) = (&all.policies, self.gateway.fleet());
         if path == "/resilience/reload" {
-            return self.deed(request, "POST", reload::reload(self.reloader.as_ref())).await;
+            return match request.method {
+                Method::POST => {
+                    self.deed(request, "POST", reload::reload(self.reloader.as_ref())).await
+                }
+                _ => respond::not_allowed("GET, HEAD, POST"),
+            };
         }
         if path == "/resilience/breakers/reset" {
             return self
