@@ -2,6 +2,7 @@
 
 pub mod authz;
 pub mod fixture;
+mod freeze;
 pub mod page;
 pub mod redis;
 pub mod scripted;

@@ -9,11 +9,12 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
+
+use crate::freeze;
 
 /// The password of every Redis here.
 pub const PASSWORD: &str = "fleet-password-for-tests";
@@ -85,12 +86,12 @@ impl RedisServer {
 
     /// Stops it where it is: connections are taken by the kernel and nobody answers.
     pub fn freeze(&self) -> io::Result<()> {
-        self.signal(Signal::STOP)
+        freeze::freeze(&self.child)
     }
 
     /// Lets it go on.
     pub fn thaw(&self) -> io::Result<()> {
-        self.signal(Signal::CONT)
+        freeze::thaw(&self.child)
     }
 
     /// Deletes everything in it.
@@ -118,12 +119,6 @@ impl RedisServer {
         }
         reply(&mut stream).await?;
         reply(&mut stream).await
-    }
-
-    fn signal(&self, signal: Signal) -> io::Result<()> {
-        let id = self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        let id = id.ok_or_else(|| io::Error::other("redis-server has ended"))?;
-        Ok(kill_process(id, signal)?)
     }
 
     async fn wait(&mut self) -> io::Result<()> {

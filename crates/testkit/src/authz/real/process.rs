@@ -8,12 +8,12 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use http_body_util::Full;
-use rustix::process::{Pid, Signal, kill_process};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
 use super::fetch;
+use crate::freeze;
 
 /// How long a program may take until it is ready; the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -78,18 +78,12 @@ impl Process {
 
     /// Stops it where it is: connections are taken by the kernel and nobody answers.
     pub(super) fn freeze(&self) -> io::Result<()> {
-        self.signal(Signal::STOP)
+        freeze::freeze(&self.child)
     }
 
     /// Lets it go on.
     pub(super) fn thaw(&self) -> io::Result<()> {
-        self.signal(Signal::CONT)
-    }
-
-    fn signal(&self, signal: Signal) -> io::Result<()> {
-        let id = self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        let id = id.ok_or_else(|| io::Error::other("the program has ended"))?;
-        Ok(kill_process(id, signal)?)
+        freeze::thaw(&self.child)
     }
 }
 
