@@ -218,25 +218,21 @@ impl Execution {
         // outcome.
         let is_look = matches!(request.method(), "tools/call" | "resources/read");
         // A call with headers of its own is made in somebody's account: nobody else gets its
-        // answer, and it cannot be made later without them.
-        let account = call.allowed.account();
-        let of_account = |name: Arc<str>| of_account(name, &account);
-        let context = arguments::context(request).map(of_account).or(account.clone());
+        // answer, and it cannot be made later without them. Who makes it is told by the client's
+        // own headers: what an authorizer adds may differ for each call, and must not make a
+        // repeat another.
+        let (account, own) = (call.allowed.account(), call.allowed.clients_account());
+        let context = arguments::context(request).map(|context| of_account(context, &account));
         let mut rejoin = rejoin(caller, &policy.own, request);
         if let Some(rejoin) = &mut rejoin {
-            // What an authorizer adds may differ for each call, and must not make a repeat another.
-            let own = call.allowed.clients_account();
-            rejoin.scope = self::of_account(Arc::clone(&rejoin.scope), &own);
+            rejoin.scope = of_account(Arc::clone(&rejoin.scope), &own);
         }
         let asked = seawall::Call {
             arguments: Arc::new(arguments),
             written,
-            context,
-            caller: of_account(client),
-            session: match is_look {
-                true => self::of_account(session, &call.allowed.clients_account()),
-                false => Arc::default(),
-            },
+            context: context.or(account),
+            caller: of_account(client, &own),
+            session: if is_look { of_account(session, &own) } else { Arc::default() },
             timeout: None,
             retried_outside: false,
             debug: wants_debug(request),

@@ -98,21 +98,49 @@ async fn nobody_gets_the_answer_of_a_call_that_was_made_in_another_account() {
 
 #[tokio::test]
 async fn a_repeat_is_one_though_the_authorizer_adds_another_header_to_each_call() {
+    for era in ["legacy", "modern"] {
+        let (upstream, authorizer) = (slow().await, Authorizer::start().await.unwrap());
+        let settings = format!(
+            "[ext_authz]\nservice = {:?}\n[defaults]\nrejoin_after = \"100ms\"\n",
+            authorizer.url()
+        );
+        let gateway = Gateway::serve_with(&settings, &[Entry::url("gh", &upstream.url)]).await;
+        let client = Client::new(&gateway, "/mcp/gh").bearer("ann");
+        let session = client.session().await;
+        let send = async || match era {
+            "legacy" => client.call(&session, "send_mail", json!({"to": "x"})).await,
+            _ => client.modern_call("send_mail", json!({"to": "x"})).await.message(),
+        };
+        authorizer.always(Reply::allow().header("x-request-id", "1"));
+        let again = async {
+            tokio::time::sleep(Duration::from_millis(400)).await;
+            authorizer.always(Reply::allow().header("x-request-id", "2"));
+            send().await
+        };
+        let (first, again) = tokio::join!(send(), again);
+        for answer in [first, again] {
+            assert!(answer["result"]["isError"] != true, "{era}: {answer}");
+        }
+        assert_eq!(calls(&upstream, "send_mail"), 1, "{era}");
+    }
+}
+
+/// Also where nobody joins a call.
+#[tokio::test]
+async fn a_write_in_doubt_is_held_back_though_the_authorizer_adds_another_header() {
     let (upstream, authorizer) = (slow().await, Authorizer::start().await.unwrap());
     let settings = format!(
-        "[ext_authz]\nservice = {:?}\n[defaults]\nrejoin_after = \"100ms\"\n",
+        "[ext_authz]\nservice = {:?}\n[defaults]\nrejoin = \"off\"\ntimeout = \"300ms\"\n",
         authorizer.url()
     );
     let gateway = Gateway::serve_with(&settings, &[Entry::url("gh", &upstream.url)]).await;
     let client = Client::new(&gateway, "/mcp/gh").bearer("ann");
     let session = client.session().await;
-    authorizer.always(Reply::allow().header("x-request-id", "1"));
-    let begun = client.call(&session, "send_mail", json!({"to": "x"}));
-    let left = tokio::time::timeout(Duration::from_millis(300), begun).await;
-    assert!(left.is_err(), "its client gave up");
-    authorizer.always(Reply::allow().header("x-request-id", "2"));
-    let again = client.call(&session, "send_mail", json!({"to": "x"})).await;
-    assert!(again["result"]["isError"] != true, "{again}");
+    for (number, code) in [("1", "TIMEOUT"), ("2", "WRITE_UNCERTAIN")] {
+        authorizer.always(Reply::allow().header("x-request-id", number));
+        let answer = client.call(&session, "send_mail", json!({"to": "x"})).await;
+        assert_eq!(failure(&answer)["code"], code, "{answer}");
+    }
     assert_eq!(calls(&upstream, "send_mail"), 1);
 }
 
